@@ -1,0 +1,1 @@
+"""Measured, not asserted: benchmarks and the simulated boards they run on."""

@@ -1,0 +1,1 @@
+"""Configuration as frozen values; ``parse`` turns TOML tables into them."""

@@ -1,0 +1,101 @@
+"""Every setting, its unit and its default, as frozen values.
+
+policies/stoker.toml documents each key for people; a test compares the two, so that
+neither can drift. Zero often means "choose for me"; it is said where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stoker.events.runner import Sampling
+from stoker.units import Bytes, Celsius, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    bus: str = "system"  # system | session | a D-Bus address
+    state_dir: str = "/var/lib/stoker"
+    runtime_dir: str = "/run/stoker"
+    log_level: str = "info"  # debug | info | warning | error
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One ``[models.NAME]`` table."""
+
+    name: str
+    path: str
+    context_tokens: int = 0  # per slot; 0 = the training context, at most 4096
+    mmap: bool = True
+    mlock: bool = False
+    kv_type: str = "f16"  # f16 | q8_0 | q4_0
+    flash_attention: str = "auto"  # auto | on | off
+    gpu_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    engine: str = "llama"  # llama | echo (tests)
+    slots: int = 4  # sequences decoded together
+    threads: int = 0  # 0 = the CPUs this process may use, rounded down by any quota
+    threads_batch: int = 0  # 0 = as threads
+    batch_tokens: int = 512
+    prefill_target_ms: int = 200  # longest step while others decode
+    gomp_spincount: int = 2000  # bounds libgomp's busy wait; see docs/inference.md
+    hello_timeout_s: Seconds = Seconds(20.0)
+    load_stall_timeout_s: Seconds = Seconds(60.0)  # no load progress for so long = hung
+    heartbeat_timeout_s: Seconds = Seconds(10.0)
+    stop_timeout_s: Seconds = Seconds(5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConfig:
+    backoff_first_s: Seconds = Seconds(0.1)
+    backoff_cap_s: Seconds = Seconds(30.0)
+    stable_after_s: Seconds = Seconds(60.0)  # ready for so long = the backoff starts again
+    crash_limit: int = 3  # so many crashes of one model in the window set it aside
+    crash_window_s: Seconds = Seconds(600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceConfig:
+    queue_limit: int = 64
+    max_request_bytes: Bytes = Bytes(1 << 20)
+    max_tokens: int = 512  # when a request names none
+    max_tokens_limit: int = 8192
+    deadline_s: Seconds = Seconds(600.0)
+    ask_timeout_s: Seconds = Seconds(300.0)
+    stream_buffer_bytes: Bytes = Bytes(64 << 10)  # unread text per job before it is paused
+    slow_reader_timeout_s: Seconds = Seconds(30.0)
+    keep_result_s: Seconds = Seconds(60.0)
+    max_result_bytes: Bytes = Bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class ThermalConfig:
+    enabled: bool = True
+    board: str = "auto"  # a preset's name in policies/boards
+    wall_c: Celsius = Celsius(0.0)  # 0 = the board's; never above what the kernel's trips allow
+    actuate: bool = True  # false = watch only
+    sysfs_root: str = "/sys"
+    period_min_s: Seconds = Seconds(0.1)
+    period_max_s: Seconds = Seconds(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessConfig:
+    admin_group: str = "stoker-admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    default_model: str = ""  # [models] default; empty = the first by name
+    models: tuple[ModelConfig, ...] = ()
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    restart: RestartConfig = field(default_factory=RestartConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+    sampling: Sampling = field(default_factory=Sampling)
+    thermal: ThermalConfig = field(default_factory=ThermalConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)

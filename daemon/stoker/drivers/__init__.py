@@ -1,0 +1,1 @@
+"""Doors out: thin adapters to the kernel, processes and files. No decisions here."""

@@ -1,0 +1,163 @@
+"""The one error tree of the agent.
+
+Every error a caller can meet is a class here with a stable kebab-case ``code``.
+``api/errormap.py`` alone knows how a code looks on D-Bus, as an exit status and
+over HTTP; a test fails when a class has no row there. Messages follow
+"cannot <verb> <object>: <reason>"; ``hint`` says what the reader can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class StokerError(Exception):
+    """Base of all typed errors; ``details`` holds numbers a program may use."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        details: Mapping[str, str | int | float | bool] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, str | int | float | bool] = dict(details or {})
+
+    def record(self) -> dict[str, object]:
+        """The error as the plain record that streams, ``--json`` and logs carry."""
+        out: dict[str, object] = {"code": self.code, "message": self.message}
+        if self.hint:
+            out["hint"] = self.hint
+        if self.retryable:
+            out["retryable"] = True
+        if self.details:
+            out["details"] = dict(self.details)
+        return out
+
+
+class InternalError(StokerError):
+    """A fault of ours: worth a bug report."""
+
+    code = "internal"
+
+
+class InvalidRequest(StokerError):
+    """The request itself is wrong; ``details.path`` names the key."""
+
+    code = "invalid-request"
+
+
+class RequestTooLarge(StokerError):
+    code = "request-too-large"
+
+
+class NotFound(StokerError):
+    """No such job, session or object (or not yours: the two look alike on purpose)."""
+
+    code = "not-found"
+
+
+class NotAuthorized(StokerError):
+    code = "not-authorized"
+
+
+class ConfigInvalid(StokerError):
+    """A configuration file is wrong; ``details.path`` names the key."""
+
+    code = "config-invalid"
+
+
+class Busy(StokerError):
+    """The queue is full; ``details.retry_after_ms`` says when to come back."""
+
+    code = "busy"
+    retryable = True
+
+
+class QuotaExceeded(StokerError):
+    code = "quota-exceeded"
+    retryable = True
+
+
+class ContextLengthExceeded(StokerError):
+    """``details.prompt_tokens`` and ``details.context_tokens`` say by how much."""
+
+    code = "context-length-exceeded"
+
+
+class ModelUnavailable(StokerError):
+    code = "model-unavailable"
+
+
+class ModelLoading(StokerError):
+    code = "model-loading"
+    retryable = True
+
+
+class InsufficientMemory(StokerError):
+    code = "insufficient-memory"
+
+
+class GrammarInvalid(StokerError):
+    code = "grammar-invalid"
+
+
+class Cancelled(StokerError):
+    code = "cancelled"
+
+
+class Preempted(StokerError):
+    code = "preempted"
+    retryable = True
+
+
+class DeadlineExceeded(StokerError):
+    code = "deadline-exceeded"
+    retryable = True
+
+
+class SlowConsumer(StokerError):
+    """The reader of the stream stopped reading for too long."""
+
+    code = "slow-consumer"
+
+
+class Throttled(StokerError):
+    """The device is too hot to take new work."""
+
+    code = "throttled"
+    retryable = True
+
+
+class EngineFailed(StokerError):
+    """The runner died or refused while this job ran; the next one may succeed."""
+
+    code = "engine-failed"
+    retryable = True
+
+
+class Unavailable(StokerError):
+    """The daemon or the bus is not there."""
+
+    code = "unavailable"
+    retryable = True
+
+
+def by_code(code: str) -> type[StokerError]:
+    """The class of a code that came over a wire; unknown codes become InternalError."""
+    return _BY_CODE.get(code, InternalError)
+
+
+def all_errors() -> tuple[type[StokerError], ...]:
+    """Every concrete class, for the table test."""
+    return tuple(_BY_CODE.values())
+
+
+_BY_CODE: dict[str, type[StokerError]] = {c.code: c for c in StokerError.__subclasses__()}

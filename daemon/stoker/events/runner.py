@@ -1,0 +1,358 @@
+"""What stokerd and the runner say to each other, as frozen values.
+
+Requests go to the runner, events come back. ``to_body``/``parse_*`` turn them into
+the JSON bodies of ``core.frames``; a body that does not fit is an ``InvalidRequest``
+with the path of the key. Unknown keys are errors on both sides: the two processes
+always come from the same package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from stoker.errors import InvalidRequest, StokerError
+from stoker.getters import Table
+
+MAX_TEXT_BYTES: Final = 8 * 1024 * 1024
+MAX_TOKENS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampler settings; ``top_k`` runs first (it makes the rest 10 x cheaper)."""
+
+    temperature: float = 0.7  # 0 = greedy
+    top_k: int = 40  # 0 = whole vocabulary
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    seed: int = -1  # -1 = the runner draws one and reports it
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load ``path``; answered by LoadProgress events, then Loaded or Failed."""
+
+    id: str
+    model: str
+    path: str
+    context_tokens: int = 0  # per slot; 0 = the model's training context, at most 4096
+    slots: int = 4
+    threads: int = 1
+    threads_batch: int = 1
+    batch_tokens: int = 512
+    prefill_target_ms: int = 200
+    mmap: bool = True
+    mlock: bool = False
+    kv_type: str = "f16"  # f16 | q8_0 | q4_0
+    flash_attention: str = "auto"  # auto | on | off
+    gpu_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """One job. Either ``prompt`` or ``messages``; ``raw`` skips the chat template."""
+
+    job: str
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    raw: bool = False
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    reasoning: bool = True  # split <think>…</think> from the answer
+    deadline_ms: int = 0  # wall time from acceptance by the runner; 0 = none
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop scheduling a job (its reader is slow); its sequence stays in place."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenize:
+    id: str
+    text: str
+    special: bool = False  # parse control tokens such as <|im_start|>
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyTemplate:
+    id: str
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Negative log-likelihood of ``text`` in nats, over all tokens but the first."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetThreads:
+    """Takes effect at the next step boundary; the answer says that it did."""
+
+    id: str
+    threads: int
+    threads_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The agent's heartbeat: without one for 5 s the runner stops decoding."""
+
+    seq: int
+
+
+Request = (
+    Load | Generate | Cancel | Pause | Resume | Tokenize | ApplyTemplate | Score | Stats
+    | Unload | SetThreads | Ping
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First word of a runner."""
+
+    engine: str
+    library: str  # llama.cpp build, e.g. "llama-cpp-python 0.3.36"
+    system: str  # CPU features the backend uses
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    id: str
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    id: str
+    model: str
+    description: str
+    parameters: int
+    size_bytes: int
+    context_tokens: int  # per slot
+    train_context_tokens: int
+    vocabulary: int
+    slots: int
+    load_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a query (Tokenize, ApplyTemplate, Score, Stats, Unload, SetThreads)."""
+
+    id: str
+    result: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A query or a load failed; ``code`` is one of ``stoker.errors``."""
+
+    id: str
+    code: str
+    message: str
+    hint: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step brought one job. ``done`` or ``error`` is the last of its job.
+
+    ``t`` is answer text, ``r`` reasoning, ``p`` (done, total) prompt tokens. ``done``
+    holds finish_reason ("stop" | "length" | "stop-string"), usage and timings.
+    """
+
+    job: str
+    t: str = ""
+    r: str = ""
+    p: tuple[int, int] | None = None
+    done: Mapping[str, object] | None = None
+    error: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """All that one step produced, in one frame."""
+
+    items: tuple[Delta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The runner's loop came round: sent at least once a second, and after each load step."""
+
+    seq: int  # last Ping seen
+    steps: int  # decode steps since start
+    active: int
+    waiting: int
+
+
+Event = Hello | LoadProgress | Loaded | Answer | Failed | Deltas | Beat
+
+_REQUESTS: Final[dict[str, type]] = {
+    "load": Load, "generate": Generate, "cancel": Cancel, "pause": Pause, "resume": Resume,
+    "tokenize": Tokenize, "template": ApplyTemplate, "score": Score, "stats": Stats,
+    "unload": Unload, "threads": SetThreads, "ping": Ping,
+}  # fmt: skip
+_EVENTS: Final[dict[str, type]] = {
+    "hello": Hello, "progress": LoadProgress, "loaded": Loaded, "answer": Answer,
+    "failed": Failed, "deltas": Deltas, "beat": Beat,
+}  # fmt: skip
+_NAMES: Final = {cls: name for name, cls in (_REQUESTS | _EVENTS).items()}
+
+
+def to_body(message: Request | Event) -> dict[str, object]:
+    """The JSON body; fields that hold their default are left out to keep tokens cheap."""
+    if isinstance(message, Deltas):
+        return {"k": "deltas", "items": [_sparse(item) for item in message.items]}
+    return {"k": _NAMES[type(message)], **_sparse(message)}
+
+
+def parse_request(body: Mapping[str, object]) -> Request:
+    """Raises InvalidRequest."""
+    return cast(Request, _parse(body, _REQUESTS))
+
+
+def parse_event(body: Mapping[str, object]) -> Event:
+    """Raises InvalidRequest."""
+    return cast(Event, _parse(body, _EVENTS))
+
+
+def _sparse(value: object) -> dict[str, object]:
+    out: dict[str, object] = {}
+    for spec in _specs(type(value)):
+        item = getattr(value, spec.name)
+        if item != spec.default:
+            out[spec.name] = _plain(item)
+    return out
+
+
+def _plain(item: object) -> object:
+    if isinstance(item, tuple):
+        return [_plain(part) for part in item]
+    if dataclasses.is_dataclass(item):
+        return _sparse(item)
+    return dict(item) if isinstance(item, Mapping) else item
+
+
+def _fail(path: str, reason: str) -> StokerError:
+    return InvalidRequest(f"cannot read frame: {path}: {reason}", details={"path": path})
+
+
+def _parse(body: Mapping[str, object], classes: Mapping[str, type]) -> object:
+    table = Table(body, _fail)
+    return _build(classes[table.choice("k", tuple(classes))], table)
+
+
+def _build(cls: type, table: Table) -> object:
+    values = {
+        spec.name: spec.read(table)
+        for spec in _specs(cls)
+        if table.has(spec.name) or spec.default is dataclasses.MISSING
+    }
+    table.finish()
+    return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """How one field is read; chosen once per class from the annotation's text."""
+
+    name: str
+    kind: str
+    default: object
+
+    def read(self, table: Table) -> object:
+        match self.kind:
+            case "str":
+                return table.text(self.name, max_bytes=MAX_TEXT_BYTES)
+            case "int":
+                return table.whole(self.name, low=-(1 << 63), high=(1 << 64) - 1)
+            case "float":
+                return table.number(self.name, low=-1e18, high=1e18)
+            case "bool":
+                return table.flag(self.name)
+            case "tuple[str, ...]":
+                return table.texts(self.name)
+            case "tuple[Message, ...]" | "tuple[Delta, ...]" as kind:
+                cls = Message if "Message" in kind else Delta
+                return tuple(_build(cls, item) for item in table.tables(self.name, max_items=4096))
+            case "Sampling":
+                return _build(Sampling, table.table(self.name))
+            case "tuple[int, int] | None":
+                return _pair(table, self.name)
+            case "Mapping[str, object]" | "Mapping[str, object] | None":
+                return _mapping(table, self.name)
+        raise AssertionError(f"no reader for {self.kind}")  # pragma: no cover - a test lists all
+
+
+def _pair(table: Table, key: str) -> tuple[int, int]:
+    value = table.raw(key)
+    if not isinstance(value, list) or len(value) != 2 or not all(type(v) is int for v in value):
+        table.refuse(key, "expected two whole numbers")
+    return value[0], value[1]
+
+
+def _mapping(table: Table, key: str) -> Mapping[str, object]:
+    value = table.raw(key)
+    if not isinstance(value, dict):
+        table.refuse(key, "expected a table")
+    return value
+
+
+def _default(item: dataclasses.Field[object]) -> object:
+    if item.default_factory is not dataclasses.MISSING:
+        return item.default_factory()
+    return item.default
+
+
+def _specs(cls: type) -> tuple[_Spec, ...]:
+    found = _SPECS.get(cls)
+    if found is None:
+        found = tuple(
+            _Spec(item.name, str(item.type), _default(item)) for item in dataclasses.fields(cls)
+        )
+        _SPECS[cls] = found
+    return found
+
+
+_SPECS: dict[type, tuple[_Spec, ...]] = {}

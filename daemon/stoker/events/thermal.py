@@ -1,0 +1,76 @@
+"""Values of the thermal loop: what sensors and policies say, and what we show of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stoker.units import Celsius, Fraction, KiloHertz, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A trip point of a zone: ``kind`` as the kernel names it (passive, hot, critical, active)."""
+
+    kind: str
+    temperature_c: Celsius
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """A thermal zone or hwmon input; ``name`` is stable (by type, never by index)."""
+
+    name: str
+    kind: str  # "zone" | "hwmon"
+    path: str
+    trips: tuple[Trip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One read: a temperature, or the reason why there is none (an errno name)."""
+
+    sensor: str
+    temperature_c: Celsius | None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyPolicy:
+    """A cpufreq policy: ``cpus`` share one clock. ``steps_khz`` ascends and is never empty."""
+
+    name: str
+    cpus: tuple[int, ...]
+    min_khz: KiloHertz
+    max_khz: KiloHertz
+    steps_khz: tuple[KiloHertz, ...]
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CapRecord:
+    """Journal line, written before the first write of a cap: what was there and what is ours."""
+
+    policy: str
+    original_khz: KiloHertz
+    ours_khz: KiloHertz
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThermalSnapshot:
+    """What D-Bus, ``stokerctl thermal`` and metrics show.
+
+    ``state`` is ok | degraded | safe | stop | watching (nothing to actuate) | blind
+    (nothing to sense). ``cap_khz`` maps a policy to our cap; empty = uncapped.
+    """
+
+    state: str
+    temperature_c: Celsius | None
+    wall_c: Celsius
+    headroom: Fraction
+    board: str
+    sensor: str = ""
+    cap_khz: dict[str, KiloHertz] = field(default_factory=dict)
+    actuator: str = "none"
+    reason: str = ""
+    period_s: Seconds = Seconds(1.0)

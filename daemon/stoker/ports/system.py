@@ -1,0 +1,38 @@
+"""Clock, readiness, authority and small persistent facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from stoker.units import Seconds
+
+
+class Clock(Protocol):
+    def monotonic_s(self) -> Seconds: ...
+
+
+class Notifier(Protocol):
+    """systemd's view of us; does nothing where NOTIFY_SOCKET is unset."""
+
+    def ready(self) -> None: ...
+    def status(self, text: str) -> None: ...
+    def watchdog(self) -> None: ...
+    def reloading(self) -> None: ...
+    def stopping(self) -> None: ...
+    def watchdog_interval_s(self) -> Seconds:
+        """Half of WatchdogSec; 0 = no watchdog asked for."""
+
+
+class Authority(Protocol):
+    def may_manage(self, uid: int) -> bool:
+        """Root, the daemon's own user or a member of the admin group."""
+
+
+class StateFile(Protocol):
+    """A small JSON object that survives restarts (written to a temporary, synced, renamed)."""
+
+    def load(self) -> Mapping[str, object]:
+        """{} when absent; an unreadable file is set aside as ``.broken`` and reads as {}."""
+
+    def save(self, state: Mapping[str, object]) -> None: ...

@@ -1,0 +1,35 @@
+"""Heat as services see it: sensors, frequency policies and the cap journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from stoker.events.thermal import CapRecord, FrequencyPolicy, Reading, Sensor
+from stoker.units import KiloHertz
+
+
+class ThermalSensors(Protocol):
+    def discover(self) -> tuple[Sensor, ...]: ...
+
+    def read(self, sensor: Sensor) -> Reading:
+        """Never raises for a sensor's own fault: EAGAIN, ENODATA, EIO … become ``fault``."""
+
+
+class FrequencyPolicies(Protocol):
+    def discover(self) -> tuple[FrequencyPolicy, ...]: ...
+
+    def cap_khz(self, policy: FrequencyPolicy) -> KiloHertz | None:
+        """Effective scaling_max_freq (the minimum over all requests); None = gone."""
+
+    def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
+        """True if the kernel took the write; False = refused or gone (hotplug, read-only)."""
+
+
+class CapJournal(Protocol):
+    def load(self) -> tuple[CapRecord, ...]: ...
+
+    def write(self, records: Sequence[CapRecord]) -> None:
+        """Durable before it returns: the cap is written only afterwards."""
+
+    def clear(self) -> None: ...

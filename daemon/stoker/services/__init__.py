@@ -1,0 +1,1 @@
+"""Loops: sense, decide, act, report. They know ports, never drivers."""
