@@ -8,16 +8,13 @@ always come from the same package.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from stoker.errors import InvalidRequest, StokerError
+from stoker.events import bodies
 from stoker.getters import Table
-
-MAX_TEXT_BYTES: Final = 8 * 1024 * 1024
-MAX_TOKENS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +239,7 @@ _NAMES: Final = {cls: name for name, cls in (_REQUESTS | _EVENTS).items()}
 
 def to_body(message: Request | Event) -> dict[str, object]:
     """The JSON body; fields that hold their default are left out to keep tokens cheap."""
-    if isinstance(message, Deltas):
-        return {"k": "deltas", "items": [_sparse(item) for item in message.items]}
-    return {"k": _NAMES[type(message)], **_sparse(message)}
+    return {"k": _NAMES[type(message)], **bodies.sparse(message)}
 
 
 def parse_request(body: Mapping[str, object]) -> Request:
@@ -257,102 +252,13 @@ def parse_event(body: Mapping[str, object]) -> Event:
     return cast(Event, _parse(body, _EVENTS))
 
 
-def _sparse(value: object) -> dict[str, object]:
-    out: dict[str, object] = {}
-    for spec in _specs(type(value)):
-        item = getattr(value, spec.name)
-        if item != spec.default:
-            out[spec.name] = _plain(item)
-    return out
-
-
-def _plain(item: object) -> object:
-    if isinstance(item, tuple):
-        return [_plain(part) for part in item]
-    if dataclasses.is_dataclass(item):
-        return _sparse(item)
-    return dict(item) if isinstance(item, Mapping) else item
-
-
 def _fail(path: str, reason: str) -> StokerError:
     return InvalidRequest(f"cannot read frame: {path}: {reason}", details={"path": path})
 
 
 def _parse(body: Mapping[str, object], classes: Mapping[str, type]) -> object:
     table = Table(body, _fail)
-    return _build(classes[table.choice("k", tuple(classes))], table)
+    return bodies.build(classes[table.choice("k", tuple(classes))], table, _NESTED)
 
 
-def _build(cls: type, table: Table) -> object:
-    values = {
-        spec.name: spec.read(table)
-        for spec in _specs(cls)
-        if table.has(spec.name) or spec.default is dataclasses.MISSING
-    }
-    table.finish()
-    return cls(**values)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spec:
-    """How one field is read; chosen once per class from the annotation's text."""
-
-    name: str
-    kind: str
-    default: object
-
-    def read(self, table: Table) -> object:
-        match self.kind:
-            case "str":
-                return table.text(self.name, max_bytes=MAX_TEXT_BYTES)
-            case "int":
-                return table.whole(self.name, low=-(1 << 63), high=(1 << 64) - 1)
-            case "float":
-                return table.number(self.name, low=-1e18, high=1e18)
-            case "bool":
-                return table.flag(self.name)
-            case "tuple[str, ...]":
-                return table.texts(self.name)
-            case "tuple[Message, ...]" | "tuple[Delta, ...]" as kind:
-                cls = Message if "Message" in kind else Delta
-                return tuple(_build(cls, item) for item in table.tables(self.name, max_items=4096))
-            case "Sampling":
-                return _build(Sampling, table.table(self.name))
-            case "tuple[int, int] | None":
-                return _pair(table, self.name)
-            case "Mapping[str, object]" | "Mapping[str, object] | None":
-                return _mapping(table, self.name)
-        raise AssertionError(f"no reader for {self.kind}")  # pragma: no cover - a test lists all
-
-
-def _pair(table: Table, key: str) -> tuple[int, int]:
-    value = table.raw(key)
-    if not isinstance(value, list) or len(value) != 2 or not all(type(v) is int for v in value):
-        table.refuse(key, "expected two whole numbers")
-    return value[0], value[1]
-
-
-def _mapping(table: Table, key: str) -> Mapping[str, object]:
-    value = table.raw(key)
-    if not isinstance(value, dict):
-        table.refuse(key, "expected a table")
-    return value
-
-
-def _default(item: dataclasses.Field[object]) -> object:
-    if item.default_factory is not dataclasses.MISSING:
-        return item.default_factory()
-    return item.default
-
-
-def _specs(cls: type) -> tuple[_Spec, ...]:
-    found = _SPECS.get(cls)
-    if found is None:
-        found = tuple(
-            _Spec(item.name, str(item.type), _default(item)) for item in dataclasses.fields(cls)
-        )
-        _SPECS[cls] = found
-    return found
-
-
-_SPECS: dict[type, tuple[_Spec, ...]] = {}
+_NESTED: Final[dict[str, type]] = {"Message": Message, "Delta": Delta, "Sampling": Sampling}

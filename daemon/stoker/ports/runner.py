@@ -30,6 +30,9 @@ class RunnerProcess(Protocol):
     def receive(self) -> list[Event] | None:
         """Events that arrived ([] = none yet); None = the peer closed or broke the framing."""
 
+    def exit_fileno(self) -> int:
+        """Readable once the process has ended (a pidfd)."""
+
     def exited(self) -> RunnerExit | None:
         """How it ended, once it has (and is reaped)."""
 
@@ -41,7 +44,15 @@ class RunnerProcess(Protocol):
     def close(self) -> None:
         """Close our end. The runner ends by itself at end of file."""
 
+    def release(self) -> None:
+        """After the exit was seen: give back what is left (``exit_fileno``)."""
+
 
 class RunnerLauncher(Protocol):
     def start(self) -> RunnerProcess:
         """Start a new runner process; raises ModelUnavailable if it cannot be executed."""
+
+
+class ModelFiles(Protocol):
+    def size_bytes(self, path: str) -> int:
+        """-1 when there is no readable regular file."""

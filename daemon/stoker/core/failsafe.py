@@ -1,0 +1,176 @@
+"""Whether a temperature may be believed, and what to do while it may not.
+
+Two small machines. ``judge`` looks at one reading (range, sentinels, slope after a median
+of three, frozen) and yields a Signal; ``TABLE`` moves the level OK → DEGRADED → SAFE →
+STOP. A missing value is never replaced by a number: unknown means less power, not 0 °C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from statistics import median
+
+from stoker.units import Celsius, Kelvin, Seconds, Watts
+
+
+class Level(IntEnum):
+    """Ascending severity. DEGRADED holds, SAFE takes middle steps and paces, STOP pauses."""
+
+    OK = 0
+    DEGRADED = 1
+    SAFE = 2
+    STOP = 3
+
+
+class Signal(StrEnum):
+    """What the last tick says of one sensor."""
+
+    GOOD = "good"
+    PROVEN = "proven"  # good for RECOVER_S and well below the critical trip
+    GAP = "gap"  # no reading, for less than 1 s
+    LATE = "late"  # none for 1 s
+    SUSPECT = "suspect"  # frozen while the power changed
+    LOST = "lost"  # none for 3 s
+    IMPLAUSIBLE = "implausible"
+    GONE = "gone"  # none for 10 s
+    CRITICAL = "critical"  # within 5 K of the critical trip
+
+
+LATE_S, LOST_S, GONE_S = 1.0, 3.0, 10.0
+FROZEN_S = 60.0
+RECOVER_S = 2.0
+LOW_C, HIGH_C = -20.0, 125.0
+SENTINELS_C = (0.0, -274.0, -256.0)
+"""Drivers say "no data" with these: exactly 0, THERMAL_TEMP_INVALID, a dead Jetson sensor."""
+RESTART_DISTANCE_K = 5.0
+"""After STOP it must be this much cooler than the stop temperature."""
+
+_OK, _DEG, _SAFE, _STOP = Level.OK, Level.DEGRADED, Level.SAFE, Level.STOP
+TABLE: dict[Signal, tuple[Level, Level, Level, Level]] = {
+    # signal             from OK  DEGRADED SAFE   STOP
+    Signal.GOOD: (_OK, _OK, _SAFE, _STOP),
+    Signal.PROVEN: (_OK, _OK, _OK, _SAFE),
+    Signal.GAP: (_OK, _DEG, _SAFE, _STOP),
+    Signal.LATE: (_DEG, _DEG, _SAFE, _STOP),
+    Signal.SUSPECT: (_DEG, _DEG, _SAFE, _STOP),
+    Signal.LOST: (_SAFE, _SAFE, _SAFE, _STOP),
+    Signal.IMPLAUSIBLE: (_SAFE, _SAFE, _SAFE, _STOP),
+    Signal.GONE: (_STOP, _STOP, _STOP, _STOP),
+    Signal.CRITICAL: (_STOP, _STOP, _STOP, _STOP),
+}
+
+
+def move(level: Level, signal: Signal) -> Level:
+    return TABLE[signal][level]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    stop_c: Celsius  # critical − 5 K
+    slew_k_per_s: float = 15.0
+    power_change_w: Watts = Watts(0.5)  # a change that must show in a living sensor
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """State of one sensor. ``seen_s`` = last accepted reading; the median of ``window``
+    is what the control law gets."""
+
+    seen_s: Seconds
+    level: Level = Level.OK
+    window: tuple[Celsius, ...] = ()
+    median_c: Celsius | None = None
+    good_since_s: Seconds | None = None
+    value_c: Celsius | None = None  # last raw value and since when it is the same
+    value_since_s: Seconds = Seconds(0.0)
+    power_low_w: Watts = Watts(0.0)  # power seen while the value did not move
+    power_high_w: Watts = Watts(0.0)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    now_s: Seconds
+    temperature_c: Celsius | None
+    fault: str = ""
+    power_w: Watts = Watts(0.0)  # as estimated from caps and load
+
+
+def step(limits: Limits, trust: Trust, sample: Sample) -> Trust:
+    """One reading: the new trust, with its level and, above OK, the reason."""
+    trust, signal, reason = judge(limits, trust, sample)
+    if signal is Signal.GOOD and _proven(limits, trust, sample.now_s):
+        signal = Signal.PROVEN
+    level = move(trust.level, signal)
+    if level is Level.OK:
+        reason = ""
+    elif signal in (Signal.GOOD, Signal.PROVEN, Signal.GAP):
+        reason = trust.reason
+    return replace(trust, level=level, reason=reason)
+
+
+def judge(limits: Limits, trust: Trust, sample: Sample) -> tuple[Trust, Signal, str]:
+    """Plausibility of one reading."""
+    value, now_s = sample.temperature_c, sample.now_s
+    fault = sample.fault
+    if value is not None and value in SENTINELS_C:
+        value, fault = None, f"{value:g} °C means no data"
+    if value is None:
+        return _missing(trust, now_s, fault or "no reading")
+    if now_s - trust.seen_s >= LOST_S:
+        trust = replace(trust, window=())  # too old to be compared with
+    window = (*trust.window, value)[-3:]
+    middle = Celsius(median(window)) if len(window) != 2 else trust.window[-1]
+    if not LOW_C <= value <= HIGH_C:
+        trust = replace(trust, window=window, good_since_s=None)
+        if not LOW_C <= middle <= HIGH_C:
+            return trust, Signal.IMPLAUSIBLE, f"{value:g} °C is outside {LOW_C:g}..{HIGH_C:g}"
+        return _missing(trust, now_s, f"{value:g} °C is out of range")
+    before_c, elapsed_s = trust.median_c, now_s - trust.seen_s
+    trust = _accept(trust, sample, value, middle, window)
+    if before_c is not None and elapsed_s > 0:
+        slew = abs(middle - before_c) / elapsed_s
+        if slew > limits.slew_k_per_s:
+            trust = replace(trust, good_since_s=None)
+            return trust, Signal.IMPLAUSIBLE, f"{slew:.0f} K/s is faster than heat moves"
+    if middle >= limits.stop_c:
+        trust = replace(trust, good_since_s=None)
+        return trust, Signal.CRITICAL, f"{middle:.1f} °C is within 5 K of the critical trip"
+    swing_w = trust.power_high_w - trust.power_low_w
+    if now_s - trust.value_since_s > FROZEN_S and swing_w > limits.power_change_w:
+        return trust, Signal.SUSPECT, f"frozen at {value:g} °C while the power changed"
+    return trust, Signal.GOOD, ""
+
+
+def _missing(trust: Trust, now_s: Seconds, fault: str) -> tuple[Trust, Signal, str]:
+    age_s = now_s - trust.seen_s
+    trust = replace(trust, good_since_s=None)
+    for limit_s, signal in ((GONE_S, Signal.GONE), (LOST_S, Signal.LOST), (LATE_S, Signal.LATE)):
+        if age_s >= limit_s - 1e-6:
+            return trust, signal, f"no reading for {age_s:.0f} s ({fault})"
+    return trust, Signal.GAP, f"no reading ({fault})"
+
+
+def _accept(
+    trust: Trust, sample: Sample, value: Celsius, middle: Celsius, window: tuple[Celsius, ...]
+) -> Trust:
+    moved = value != trust.value_c
+    return replace(
+        trust,
+        seen_s=sample.now_s,
+        window=window,
+        median_c=middle,
+        good_since_s=sample.now_s if trust.good_since_s is None else trust.good_since_s,
+        value_c=value,
+        value_since_s=sample.now_s if moved else trust.value_since_s,
+        power_low_w=sample.power_w if moved else min(trust.power_low_w, sample.power_w),
+        power_high_w=sample.power_w if moved else max(trust.power_high_w, sample.power_w),
+    )
+
+
+def _proven(limits: Limits, trust: Trust, now_s: Seconds) -> bool:
+    if trust.good_since_s is None or trust.median_c is None:
+        return False
+    cool = trust.median_c <= limits.stop_c - Kelvin(RESTART_DISTANCE_K)
+    return cool and now_s - trust.good_since_s >= RECOVER_S

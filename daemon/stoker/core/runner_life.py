@@ -1,0 +1,175 @@
+"""The words of the supervisor: phases, events, actions and its state, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.config.schema import RestartConfig, RunnerConfig
+from stoker.events.inference import RunnerExit
+from stoker.units import Seconds
+
+
+class Phase(StrEnum):
+    STOPPED = "stopped"  # no runner, none wanted
+    BACKOFF = "backoff"  # no runner until ``wake_s``
+    SPAWNING = "spawning"  # process started, Hello awaited
+    LOADING = "loading"  # Load sent
+    READY = "ready"
+    CLOSING = "closing"  # link closed, exit awaited
+    TERMINATING = "terminating"  # SIGTERM sent
+    KILLING = "killing"  # SIGKILL sent
+    NO_MODEL = "no-model"  # nothing that may be loaded until ``wake_s``
+
+
+# Events. Each carries the time it happened.
+@dataclass(frozen=True, slots=True)
+class Start:
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """An administrator asks: the runner is replaced, set-aside models get a new chance."""
+
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class SignOfLife:
+    """Any event of the runner: load progress, a beat, a delta."""
+
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LoadDone:
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    now_s: Seconds
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """End of file or a broken frame, while the process may still be there."""
+
+    now_s: Seconds
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    now_s: Seconds
+    exit: RunnerExit
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    now_s: Seconds
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The loaded model finished a job: from now on it is the last good one."""
+
+    now_s: Seconds
+
+
+Event = (
+    Start | Stop | Restart | Greeted | SignOfLife | LoadDone | LoadFailed | LinkLost | Exited
+    | LaunchFailed | Tick | Proven
+)  # fmt: skip
+
+
+# Actions, in the order they are to be carried out.
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLink:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerGone:
+    """Jobs that ran there are lost; ``ordered`` says that we told it to go."""
+
+    reason: str
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RememberGood:
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    level: str
+    text: str
+
+
+Action = Spawn | LoadModel | CloseLink | Signal | RunnerGone | RememberGood | Log
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A model that is not used until ``until_s``, and why."""
+
+    reason: str
+    until_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    runner: RunnerConfig
+    restart: RestartConfig
+    models: tuple[str, ...]  # wanted first
+    last_good: str = ""
+    phase: Phase = Phase.STOPPED
+    wanted: bool = False  # between Start and Stop
+    model: str = ""  # being loaded or loaded
+    since_s: Seconds = Seconds(0.0)  # start of the phase
+    seen_s: Seconds = Seconds(0.0)  # last sign of life, or start of the phase
+    wake_s: Seconds = Seconds(0.0)  # end of BACKOFF or NO_MODEL
+    failures: int = 0  # in a row, for the backoff
+    restarts: int = 0  # ever, for people
+    reason: str = ""  # why we are not ready
+    order: str = ""  # why we told the runner to go; "" = it goes by itself
+    hung: str = ""  # why we kill it though nobody ordered it to go
+    steady: bool = False  # it had been ready for long before it went
+    crashes: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
+    aside: Mapping[str, SetAside] = field(default_factory=dict)

@@ -1,0 +1,147 @@
+"""What the loop works on: zones with their walls, gains and ladders, made once per discovery.
+
+Pure: from a board preset, the settings and what the drivers found to a frozen plan. A
+change of the hardware (hotplug, a vanished zone) makes a new plan, never a changed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stoker.config.schema import ThermalConfig
+from stoker.core.boards import STOP_DISTANCE_K, BoardPreset, SensorChoice, critical, wall
+from stoker.core.failsafe import Limits
+from stoker.core.opp import Ladder, PowerTable, Rung, ladder, power_table
+from stoker.core.pid import PidGains
+from stoker.events.thermal import FrequencyPolicy, Sensor
+from stoker.units import Celsius, Seconds, Watts
+
+LOWEST_BUDGET = 0.1
+"""Of the full power. Below the lowest frequency step the rest is paced (headroom)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePlan:
+    """One controlled sensor and the policies that heat it."""
+
+    sensor: Sensor
+    wall_c: Celsius
+    wall_rule: str
+    limits: Limits
+    gains: PidGains
+    ladder: Ladder
+    policies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThermalPlan:
+    board: str
+    wall_c: Celsius
+    period_min_s: Seconds
+    period_max_s: Seconds
+    zones: tuple[ZonePlan, ...] = ()
+    policies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
+    tables: Mapping[str, PowerTable] = field(default_factory=dict)
+    actuated: frozenset[str] = frozenset()  # policies that we may cap
+    notice: str = ""  # why nothing is sensed or nothing is actuated; "" = all is there
+
+
+def make_plan(
+    preset: BoardPreset,
+    config: ThermalConfig,
+    sensors: Sequence[Sensor],
+    policies: Sequence[FrequencyPolicy],
+) -> ThermalPlan:
+    """Never fails: without sensors or policies the plan says so in ``notice``."""
+    tables = {p.name: power_table(p, preset.cluster(p.name)) for p in policies}
+    zones = tuple(
+        _zone(preset, config, sensor, choice, tables)
+        for sensor, choice in _controlled(preset, sensors)
+    )
+    actuated = frozenset(p.name for p in policies if p.writable) if config.actuate else frozenset()
+    lowest_c = min(
+        (zone.wall_c for zone in zones), default=wall(preset, config.wall_c, ())[0]
+    )
+    return ThermalPlan(
+        board=preset.name,
+        wall_c=lowest_c,
+        period_min_s=config.period_min_s,
+        period_max_s=Seconds(max(config.period_min_s, config.period_max_s)),
+        zones=zones,
+        policies={p.name: p for p in policies},
+        tables=tables,
+        actuated=actuated if zones else frozenset(),
+        notice=_notice(config, sensors, zones, policies, actuated),
+    )
+
+
+def _controlled(
+    preset: BoardPreset, sensors: Sequence[Sensor]
+) -> tuple[tuple[Sensor, SensorChoice], ...]:
+    """Sensors are chosen by name from the preset: a Wi-Fi card's heat is not our business."""
+    by_name = {sensor.name: sensor for sensor in sensors}
+    found: list[tuple[Sensor, SensorChoice]] = []
+    for choice in preset.sensors:
+        name = next((name for name in choice.names if name in by_name), None)
+        if name is not None:
+            found.append((by_name[name], choice))
+    return tuple(found)
+
+
+def _zone(
+    preset: BoardPreset,
+    config: ThermalConfig,
+    sensor: Sensor,
+    choice: SensorChoice,
+    tables: Mapping[str, PowerTable],
+) -> ZonePlan:
+    heating = tuple(name for name in tables if not choice.policies or name in choice.policies)
+    rungs = ladder([tables[name] for name in heating]) if heating else _virtual(preset)
+    wall_c, rule = wall(preset, config.wall_c, sensor.trips)
+    full_w = rungs.power_max_w
+    return ZonePlan(
+        sensor=sensor,
+        wall_c=wall_c,
+        wall_rule=rule,
+        limits=Limits(
+            stop_c=Celsius(critical(preset, sensor.trips) - STOP_DISTANCE_K),
+            slew_k_per_s=preset.slew_k_per_s,
+            power_change_w=Watts(0.25 * full_w),
+        ),
+        gains=PidGains(
+            gain_w_per_k=preset.gain_w_per_k,
+            power_min_w=Watts(LOWEST_BUDGET * full_w),
+            power_max_w=full_w,
+            margin_k=preset.margin_k,
+        ),
+        ladder=rungs,
+        policies=heating,
+    )
+
+
+def _virtual(preset: BoardPreset) -> Ladder:
+    """No policy to cap: the budget still tells the scheduler how much to pace."""
+    full_w = preset.assumed_full_w
+    return Ladder((Rung(Watts(LOWEST_BUDGET * full_w), {}), Rung(Watts(full_w), {})))
+
+
+def _notice(
+    config: ThermalConfig,
+    sensors: Sequence[Sensor],
+    zones: Sequence[ZonePlan],
+    policies: Sequence[FrequencyPolicy],
+    actuated: frozenset[str],
+) -> str:
+    if not sensors:
+        return "no thermal zone and no known hwmon chip on this machine"
+    if not zones:
+        names = ", ".join(sorted(sensor.name for sensor in sensors))
+        return f"no sensor that the board preset names; found {names}"
+    if not config.actuate:
+        return "watching only: thermal.actuate is false"
+    if not policies:
+        return "watching only: this machine has no cpufreq"
+    if not actuated:
+        return "watching only: scaling_max_freq is not writable"
+    return ""

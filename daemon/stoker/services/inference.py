@@ -1,0 +1,117 @@
+"""The inference service as the doors see it: any thread may call, nothing blocks.
+
+Each method only posts work to the loop's thread (``inference_loop``) and gives back
+a future; listing and snapshots read what the loop last published.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from stoker import errors
+from stoker.core import runner_life as life
+from stoker.events import runner as wire
+from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
+from stoker.services.inference_loop import InferenceLoop
+from stoker.units import Seconds
+
+_T = TypeVar("_T")
+
+
+class InferenceService:
+    """See ``ports.doors.InferenceDoor``."""
+
+    def __init__(self, loop: InferenceLoop, *, ask_timeout_s: Seconds) -> None:
+        self._loop = loop
+        self._ask_timeout_s = ask_timeout_s
+        self._thread = threading.Thread(target=loop.run, name="inference", daemon=True)
+
+    def start(self) -> None:
+        self._loop.post(lambda: self._loop.link.step(life.Start(self._loop.now_s())))
+        self._thread.start()
+
+    def stop(self, timeout_s: Seconds) -> None:
+        """End every job with a typed error, stop the runner, end the thread."""
+        self._loop.post(self._loop.begin_stop)
+        self._thread.join(timeout_s)
+
+    def last_turn_s(self) -> Seconds:
+        """When the loop last came round: the watchdog's evidence."""
+        return self._loop.last_turn_s
+
+    def listen(self, listener: InferenceListener) -> None:
+        self._loop.listeners.append(listener)
+
+    def submit(self, ask: Ask, delivery: Delivery, owner: Owner, stream_fd: int) -> Future[JobView]:
+        accepted: Future[JobView] = Future()
+        self._loop.post(lambda: self._loop.submit(ask, delivery, owner, stream_fd, accepted, None))
+        return accepted
+
+    def answer(self, ask: Ask, owner: Owner) -> Future[JobView]:
+        accepted: Future[JobView] = Future()
+        ended: Future[JobView] = Future()
+
+        def refused(future: Future[JobView]) -> None:
+            error = future.exception()
+            if error is not None:
+                ended.set_exception(error)
+
+        accepted.add_done_callback(refused)
+        delivery = Delivery(deadline_s=self._ask_timeout_s)
+        self._loop.post(lambda: self._loop.submit(ask, delivery, owner, -1, accepted, ended))
+        return ended
+
+    def cancel(self, job: str, reason: str) -> Future[bool]:
+        error = errors.Cancelled(reason)
+        return self._call(lambda: self._loop.cancel(self._loop.find(job), error))
+
+    def caller_vanished(self, unique_name: str) -> None:
+        self._loop.post(lambda: self._loop.vanish(unique_name))
+
+    def job(self, job: str) -> Future[JobView]:
+        return self._call(lambda: self._loop.view(self._loop.known(job)))
+
+    def tokenize(self, text: str) -> Future[list[int]]:
+        tokens: Future[list[int]] = Future()
+
+        def done(answer: Future[Mapping[str, object]]) -> None:
+            error = answer.exception()
+            if error is not None:
+                tokens.set_exception(error)
+            else:
+                tokens.set_result(list(cast(list[int], answer.result()["tokens"])))
+
+        def ask() -> None:
+            found = self._loop.link.query(lambda key: wire.Tokenize(key, text), self._loop.now_s())
+            found.add_done_callback(done)
+
+        self._loop.post(ask)
+        return tokens
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        return self._loop.models()
+
+    def restart_runner(self) -> Future[None]:
+        return self._call(lambda: self._loop.link.step(life.Restart(self._loop.now_s())))
+
+    def snapshot(self) -> InferenceSnapshot:
+        process = self._loop.link.process
+        memory = process.memory_bytes() if process is not None else 0
+        return replace(self._loop.snapshot, runner_memory_bytes=memory)
+
+    def _call(self, work: Callable[[], _T]) -> Future[_T]:
+        future: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except errors.StokerError as error:
+                future.set_exception(error)
+
+        self._loop.post(run)
+        return future

@@ -1,0 +1,328 @@
+"""The inference loop: callers' jobs in, the runner's tokens out, one thread.
+
+It senses (poller), lets the scheduler and the supervisor decide, acts (runner link,
+pipes) and reports (snapshots, listeners). Everything here runs on that one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from stoker import errors
+from stoker.config.schema import Config
+from stoker.core import runner_life as life
+from stoker.core import scheduler
+from stoker.events import runner as wire
+from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
+from stoker.ports.runner import ModelFiles, RunnerLauncher
+from stoker.ports.streams import Poller, Ready, StreamSinks
+from stoker.ports.system import Clock, StateFile
+from stoker.services import model_list
+from stoker.services.job_book import Job, JobBook
+from stoker.services.runner_link import Callbacks, RunnerLink, typed
+from stoker.units import Seconds
+
+_log = logging.getLogger(__name__)
+LONGEST_WAIT_S = Seconds(1.0)  # the watchdog wants to see us come round
+DRAIN_S = Seconds(2.0)  # for readers, when we stop
+
+
+class InferenceLoop:
+    """Jobs, scheduler and runner together; ``run`` returns when everything has ended."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        launcher: RunnerLauncher,
+        poller: Poller,
+        sinks: StreamSinks,
+        files: ModelFiles,
+        clock: Clock,
+        memory: StateFile,
+        threads: int,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._config, self._poller, self._sinks = config, poller, sinks
+        self._files, self._clock, self._new_id = files, clock, new_id
+        self._book = JobBook(config.inference, poller)
+        self._queue = scheduler.State(config.runner.slots, config.inference.queue_limit)
+        callbacks = Callbacks(self._runner_ready, self._runner_gone, self._deltas)
+        self.link = RunnerLink(config, launcher, poller, memory, threads, callbacks)
+        self.posted: deque[Callable[[], None]] = deque()
+        self.listeners: list[InferenceListener] = []
+        self.snapshot = InferenceSnapshot()
+        self._stop_at_s: Seconds | None = None
+        self.last_turn_s = clock.monotonic_s()
+
+    def now_s(self) -> Seconds:
+        return self._clock.monotonic_s()
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Run ``work`` on the loop's thread, soon. The one method for other threads."""
+        self.posted.append(work)
+        self._poller.wake()
+
+    def run(self) -> None:
+        """Until ``begin_stop`` has been carried out to the end."""
+        while not self._finished():
+            for ready in self._poller.wait(self._patience()):
+                self._ready(ready)
+            while self.posted:
+                self.posted.popleft()()
+            self._tick(self._clock.monotonic_s())
+        for job in self._book:
+            self._book.hang_up(job)
+
+    def _patience(self) -> Seconds:
+        if self.posted:
+            return Seconds(0.0)
+        now = self._clock.monotonic_s()
+        return Seconds(max(0.0, min(LONGEST_WAIT_S, self.link.next_wake_s() - now)))
+
+    def _finished(self) -> bool:
+        if self._stop_at_s is None or self.link.state.phase is not life.Phase.STOPPED:
+            return False
+        unread = any(job.sink is not None for job in self._book)
+        return not unread or self._clock.monotonic_s() >= self._stop_at_s
+
+    def _ready(self, ready: Ready) -> None:
+        now = self._clock.monotonic_s()
+        if self.link.ready(ready, now):
+            return
+        job = self._book.of_fd(ready.fd)
+        if job is None:
+            self._poller.unwatch(ready.fd)
+        elif ready.hangup:
+            self._book.hang_up(job)
+            self.cancel(job, errors.Cancelled("job cancelled: its stream was closed"))
+        elif ready.writable:
+            self._book.drain(job, now)
+            self._check_reader(job, now)
+
+    def _tick(self, now: Seconds) -> None:
+        self.link.tick(now)
+        for job in self._book:
+            if not job.ended and now >= job.deadline_s:
+                late = errors.DeadlineExceeded("cannot finish job: its deadline has passed")
+                self.cancel(job, late)
+            elif job.stalled_s:
+                self._check_reader(job, now)
+        for job_id in self._book.forget_old(now):
+            self._tell(lambda listener, key=job_id: listener.job_forgotten(key))  # type: ignore[misc]
+        self._report()
+        self.last_turn_s = now
+
+    def submit(
+        self,
+        ask: Ask,
+        delivery: Delivery,
+        owner: Owner,
+        fd: int,
+        accepted: Future[JobView],
+        ended: Future[JobView] | None,
+    ) -> None:
+        now = self._clock.monotonic_s()
+        sink = self._sinks.open(fd) if fd >= 0 else None
+        refusal = self._refusal(ask)
+        if refusal is not None:
+            if sink is not None:
+                sink.close()
+            accepted.set_exception(refusal)
+            return
+        limit = delivery.deadline_s or self._config.inference.deadline_s
+        job = Job(self._new_id(), ask, delivery, owner, Seconds(now + limit), now, sink, ended)
+        self._book.add(job)
+        self._schedule(scheduler.Submit(job.id), accepted)
+
+    def _refusal(self, ask: Ask) -> errors.StokerError | None:
+        phase = self.link.state.phase
+        if self._stop_at_s is not None or phase in (life.Phase.NO_MODEL, life.Phase.STOPPED):
+            return self.link.unready()
+        in_use = self.link.state.model or self.link.state.models[0]
+        if ask.model and ask.model != in_use:
+            return errors.ModelUnavailable(
+                f"cannot answer with model {ask.model!r}: {in_use!r} is loaded",
+                hint="leave model empty, or see 'stokerctl models'",
+            )
+        return None
+
+    def _schedule(self, event: scheduler.Event, accepted: Future[JobView] | None = None) -> None:
+        self._queue, actions = scheduler.step(self._queue, event)
+        for action in actions:
+            job = self._book.get(action.job)
+            if job is not None:
+                self._act(action, job, accepted)
+
+    def _act(self, action: scheduler.Action, job: Job, accepted: Future[JobView] | None) -> None:
+        match action:
+            case scheduler.Accept() if accepted is not None:
+                accepted.set_result(self.view(job))
+            case scheduler.Refuse(retry_after_s=wait) if accepted is not None:
+                self._book.hang_up(job)
+                self._book.drop(job)
+                accepted.set_exception(_busy(wait))
+            case scheduler.Dispatch():
+                self._dispatch(job)
+            case scheduler.Revoke():
+                self.link.send(wire.Cancel(job.id))
+            case scheduler.Lost(ordered=ordered, poison=poison):
+                self._end(job, {}, _lost(ordered, poison, self.link.state.reason))
+
+    def _dispatch(self, job: Job) -> None:
+        if not job.started_s:
+            job.started_s = self._clock.monotonic_s()
+            view = self.view(job)
+            self._tell(lambda listener: listener.job_started(view))
+        job.state = "running"
+        ask, limits = job.ask, self._config.inference
+        self.link.send(
+            wire.Generate(
+                job=job.id,
+                prompt=ask.prompt,
+                messages=ask.messages,
+                raw=ask.raw,
+                max_tokens=min(ask.max_tokens or limits.max_tokens, limits.max_tokens_limit),
+                stop=ask.stop,
+                sampling=ask.sampling,
+                reasoning=ask.reasoning,
+            )
+        )
+
+    def _deltas(self, deltas: wire.Deltas) -> None:
+        now = self._clock.monotonic_s()
+        for delta in deltas.items:
+            job = self._book.get(delta.job)
+            if job is None or job.ended:
+                continue  # cancelled while this was on its way
+            self._book.feed(job, delta)
+            if not job.streamed and (delta.t or delta.r):
+                job.streamed = True
+                self._schedule(scheduler.Streamed(job.id))
+            if delta.error is not None:
+                self._end(job, {}, _runner_error(delta), by_runner=True)
+            elif delta.done is not None:
+                self.link.step(life.Proven(now))
+                self._end(job, dict(delta.done), None, by_runner=True)
+            else:
+                self._check_reader(job, now)
+
+    def _check_reader(self, job: Job, now: Seconds) -> None:
+        verdict = self._book.check_reader(job, now)
+        if verdict == "slow":
+            slow = errors.SlowConsumer("cannot stream: the reader took nothing for too long")
+            self.cancel(job, slow)
+            self._book.hang_up(job)
+        elif verdict and not job.ended:
+            job.paused = verdict == "pause"
+            self.link.send(wire.Pause(job.id) if job.paused else wire.Resume(job.id))
+
+    def cancel(self, job: Job | None, error: errors.StokerError) -> bool:
+        if job is None or job.ended:
+            return False
+        self._end(job, {}, error)
+        return True
+
+    def _end(
+        self,
+        job: Job,
+        done: dict[str, object],
+        error: errors.StokerError | None,
+        *,
+        by_runner: bool = False,
+    ) -> None:
+        now = self.now_s()
+        self._book.end(job, now, done, error)
+        ran = Seconds(now - (job.started_s or now))
+        self._schedule(scheduler.Ended(job.id, ran) if by_runner else scheduler.Withdraw(job.id))
+        view = self.view(job)
+        self._tell(lambda listener: listener.job_finished(view))
+        if job.result is not None:
+            if error is not None:
+                job.result.set_exception(error)
+            else:
+                job.result.set_result(view)
+
+    def vanish(self, unique_name: str) -> None:
+        """The caller left the bus: its jobs go with it."""
+        for job in self._book.of_owner(unique_name):
+            self.cancel(job, errors.Cancelled("job cancelled: its caller left the bus"))
+
+    def find(self, job_id: str) -> Job | None:
+        return self._book.get(job_id)
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        return model_list.models(self._config, self.link, self._files)
+
+    def _runner_ready(self) -> None:
+        self._schedule(scheduler.RunnerReady())
+
+    def _runner_gone(self, gone: life.RunnerGone) -> None:
+        for job in self._book:
+            job.paused = False  # the next runner knows nothing of it
+            if job.state == "running" and not job.streamed:
+                job.state = "queued"
+        self._schedule(scheduler.RunnerLost(gone.ordered))
+
+    def begin_stop(self) -> None:
+        now = self._clock.monotonic_s()
+        self._stop_at_s = Seconds(now + DRAIN_S)
+        for job in self._book:
+            self.cancel(job, errors.Unavailable("cannot finish job: the service is stopping"))
+        self.link.step(life.Stop(now))
+
+    def _report(self) -> None:
+        fresh = model_list.snapshot(self.link, self._queue, self._stop_at_s is not None)
+        if fresh != self.snapshot:
+            self.snapshot = fresh
+            self._tell(lambda listener: listener.changed(fresh))
+
+    def known(self, job_id: str) -> Job:
+        job = self._book.get(job_id)
+        if job is None:
+            raise errors.NotFound(f"cannot find job {job_id}: unknown or forgotten")
+        return job
+
+    def view(self, job: Job) -> JobView:
+        return self._book.view(job, lambda key: scheduler.position(self._queue, key))
+
+    def _tell(self, call: Callable[[InferenceListener], None]) -> None:
+        for listener in self.listeners:
+            try:
+                call(listener)
+            except Exception:  # a door's fault must not stop the loop
+                _log.exception("a listener failed")
+
+
+def _busy(wait: Seconds) -> errors.Busy:
+    return errors.Busy(
+        "cannot accept job: the queue is full",
+        hint=f"try again in {wait:.0f} s",
+        details={"retry_after_ms": int(wait * 1000)},
+    )
+
+
+def _lost(ordered: bool, poison: bool, reason: str) -> errors.StokerError:
+    if ordered:
+        return errors.Preempted(f"cannot finish job: {reason}", hint="ask again")
+    if poison:
+        return errors.EngineFailed(
+            "cannot finish job: the runner died twice while it ran",
+            hint="this prompt may be what kills it; it is not tried a third time",
+        )
+    return errors.EngineFailed(f"cannot finish job: {reason}", hint="ask again")
+
+
+def _runner_error(delta: wire.Delta) -> errors.StokerError:
+    record = dict(delta.error or {})
+    details = record.get("details")
+    return typed(
+        str(record.get("code", "")),
+        str(record.get("message", "")),
+        str(record.get("hint", "")),
+        details if isinstance(details, dict) else {},
+    )

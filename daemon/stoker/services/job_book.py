@@ -1,0 +1,187 @@
+"""The jobs that are alive or remembered: their text, their stream, their end.
+
+Owned by the inference service's thread. It feeds pipes and keeps results; who runs
+next is the scheduler's decision, what a stream line looks like is ``core.records``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from stoker.config.schema import InferenceConfig
+from stoker.core import records
+from stoker.errors import StokerError
+from stoker.events.inference import Ask, Delivery, Owner
+from stoker.events.runner import Delta
+from stoker.ports.doors import JobView
+from stoker.ports.streams import Poller, StreamSink
+from stoker.units import Seconds
+
+
+@dataclass(slots=True)
+class Job:
+    """One job, from acceptance until it is forgotten."""
+
+    id: str
+    ask: Ask
+    delivery: Delivery
+    owner: Owner
+    deadline_s: Seconds
+    created_s: Seconds
+    sink: StreamSink | None = None
+    result: Future[JobView] | None = None  # Ask: completes at the end
+    state: str = "queued"
+    started_s: Seconds = Seconds(0.0)
+    ended_s: Seconds = Seconds(0.0)
+    stalled_s: Seconds = Seconds(0.0)  # since when its reader took nothing; 0 = it reads
+    paused: bool = False
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    kept_bytes: int = 0
+    truncated: bool = False
+    streamed: bool = False
+    done: Mapping[str, object] = field(default_factory=dict)
+    error: StokerError | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "failed")
+
+
+class JobBook:
+    """All jobs by id, and their descriptors in the poller."""
+
+    def __init__(self, config: InferenceConfig, poller: Poller) -> None:
+        self._config = config
+        self._poller = poller
+        self._jobs: dict[str, Job] = {}
+        self._by_fd: dict[int, str] = {}
+
+    def add(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        if job.sink is not None:
+            self._by_fd[job.sink.fileno()] = job.id
+            self._poller.watch(job.sink.fileno())
+
+    def get(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id)
+
+    def of_fd(self, fd: int) -> Job | None:
+        return self._jobs.get(self._by_fd.get(fd, ""))
+
+    def of_owner(self, unique_name: str) -> list[Job]:
+        return [job for job in self._jobs.values() if job.owner.unique_name == unique_name]
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(list(self._jobs.values()))
+
+    def feed(self, job: Job, delta: Delta) -> None:
+        """One step's output: kept for GetResult (bounded) and written to the stream."""
+        self._keep(job, delta)
+        self._write(job, records.of_delta(delta, job.delivery.format))
+
+    def end(
+        self, job: Job, now: Seconds, done: Mapping[str, object], error: StokerError | None
+    ) -> None:
+        """Write the typed last line; the stream closes once it is read."""
+        job.state = "failed" if error else "done"
+        job.done, job.error, job.ended_s = done, error, now
+        form = job.delivery.format
+        self._write(job, records.of_error(error, form) if error else records.of_done(done, form))
+        self._close_if_drained(job)
+
+    def drain(self, job: Job, now: Seconds) -> None:
+        """The pipe takes bytes again."""
+        sink = job.sink
+        if sink is not None:
+            if sink.flush():
+                job.stalled_s = Seconds(0.0)
+            self._watch(job, now)
+            self._close_if_drained(job)
+
+    def check_reader(self, job: Job, now: Seconds) -> str:
+        """ "pause", "resume", "slow" or "" for a job whose reader is behind."""
+        sink = job.sink
+        if sink is None:
+            return ""
+        self._watch(job, now)
+        if job.stalled_s and now - job.stalled_s > self._config.slow_reader_timeout_s:
+            return "slow"
+        if not job.paused and sink.pending_bytes > self._config.stream_buffer_bytes:
+            return "pause"
+        if job.paused and sink.pending_bytes * 2 < self._config.stream_buffer_bytes:
+            return "resume"
+        return ""
+
+    def hang_up(self, job: Job) -> None:
+        """Close the stream, read or not."""
+        sink = job.sink
+        if sink is not None:
+            self._poller.unwatch(sink.fileno())
+            self._by_fd.pop(sink.fileno(), None)
+            sink.close()
+            job.sink = None
+
+    def drop(self, job: Job) -> None:
+        """Forget a job that was never accepted."""
+        self._jobs.pop(job.id, None)
+
+    def forget_old(self, now: Seconds) -> list[str]:
+        """Ids of jobs that ended more than ``keep_result_s`` ago; they are gone now."""
+        limit = self._config.keep_result_s
+        old = [job for job in self._jobs.values() if job.ended and now - job.ended_s >= limit]
+        for job in old:
+            self.hang_up(job)
+            del self._jobs[job.id]
+        return [job.id for job in old]
+
+    def view(self, job: Job, position: Callable[[str], int]) -> JobView:
+        usage = job.done.get("usage")
+        counts = usage if isinstance(usage, Mapping) else {}
+        return JobView(
+            id=job.id,
+            owner=job.owner,
+            state=job.state,
+            queue_position=position(job.id),
+            text="".join(job.text),
+            reasoning="".join(job.reasoning),
+            truncated=job.truncated,
+            finish_reason=str(job.done.get("finish_reason", "")),
+            prompt_tokens=int(counts.get("prompt_tokens", 0)),
+            completion_tokens=int(counts.get("completion_tokens", 0)),
+            error_code=job.error.code if job.error else "",
+            error_message=job.error.message if job.error else "",
+        )
+
+    def _keep(self, job: Job, delta: Delta) -> None:
+        size = len(delta.t) + len(delta.r)
+        if job.kept_bytes + size > self._config.max_result_bytes:
+            job.truncated = True
+            return
+        job.kept_bytes += size
+        if delta.t:
+            job.text.append(delta.t)
+        if delta.r:
+            job.reasoning.append(delta.r)
+
+    def _write(self, job: Job, data: bytes) -> None:
+        if job.sink is not None and data:
+            job.sink.write(data)
+
+    def _watch(self, job: Job, now: Seconds) -> None:
+        """Ask for writability only while something waits, and time how long it waits."""
+        sink = job.sink
+        if sink is None:
+            return
+        waiting = sink.pending_bytes > 0
+        self._poller.watch(sink.fileno(), writable=waiting)
+        if not waiting:
+            job.stalled_s = Seconds(0.0)
+        elif not job.stalled_s:
+            job.stalled_s = now
+
+    def _close_if_drained(self, job: Job) -> None:
+        if job.ended and job.sink is not None and (job.sink.broken or not job.sink.pending_bytes):
+            self.hang_up(job)
