@@ -70,13 +70,17 @@ class InferenceLoop:
     def run(self) -> None:
         """Until ``begin_stop`` has been carried out to the end."""
         while not self._finished():
-            for ready in self._poller.wait(self._patience()):
-                self._ready(ready)
-            while self.posted:
-                self.posted.popleft()()
-            self._tick(self._clock.monotonic_s())
+            self.turn(self._patience())
         for job in self._book:
             self._book.hang_up(job)
+
+    def turn(self, patience_s: Seconds) -> None:
+        """One round: wait, hear, do what was posted, look at the time, report."""
+        for ready in self._poller.wait(patience_s):
+            self._ready(ready)
+        while self.posted:
+            self.posted.popleft()()
+        self._tick(self._clock.monotonic_s())
 
     def _patience(self) -> Seconds:
         if self.posted:
