@@ -53,7 +53,14 @@ class RunnerLost:
     ordered: bool  # we replaced it: no fault of any job
 
 
-Event = Submit | Streamed | Ended | Withdraw | RunnerReady | RunnerLost
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Too hot: nothing new starts until released."""
+
+    held: bool
+
+
+Event = Submit | Streamed | Ended | Withdraw | RunnerReady | RunnerLost | Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ class State:
     slots: int
     queue_limit: int
     open: bool = False  # a runner is ready
+    held: bool = False  # the thermal loop says stop
     queue: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
     streamed: frozenset[str] = frozenset()
@@ -126,6 +134,8 @@ def step(state: State, event: Event) -> Result:
             return _forget(state, job), ()
         case RunnerReady():
             return _fill(replace(state, open=True))
+        case Hold(held=held):
+            return _fill(replace(state, held=held))
         case RunnerLost(ordered=ordered):
             return _lose(state, ordered)
     return state, ()
@@ -142,7 +152,7 @@ def estimated_wait_s(state: State) -> Seconds:
 
 
 def _fill(state: State, actions: tuple[Action, ...] = ()) -> Result:
-    free = state.slots - len(state.running) if state.open else 0
+    free = state.slots - len(state.running) if state.open and not state.held else 0
     going = state.queue[: max(free, 0)]
     filled = replace(state, queue=state.queue[len(going) :], running=(*state.running, *going))
     return filled, (*actions, *(Dispatch(job) for job in going))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from stoker import errors
+from stoker.config.schema import Config
 from stoker.core import runner_life as life
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
@@ -98,6 +99,18 @@ class InferenceService:
 
     def restart_runner(self) -> Future[None]:
         return self._call(lambda: self._loop.link.step(life.Restart(self._loop.now_s())))
+
+    def hold(self, held: bool, reason: str) -> None:
+        """The thermal loop's last resort before the hardware's own."""
+        self._loop.post(lambda: self._loop.hold(held, reason))
+
+    def activity(self) -> float:
+        """How busy inference is, 0..1."""
+        return 1.0 if self._loop.snapshot.active_jobs else 0.0
+
+    def reconfigure(self, config: Config) -> None:
+        """Take over what may change while running."""
+        self._loop.post(lambda: self._loop.reconfigure(config))
 
     def snapshot(self) -> InferenceSnapshot:
         process = self._loop.link.process

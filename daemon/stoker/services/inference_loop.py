@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 
 from stoker import errors
 from stoker.config.schema import Config
@@ -21,9 +22,9 @@ from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
 from stoker.ports.runner import ModelFiles, RunnerLauncher
 from stoker.ports.streams import Poller, Ready, StreamSinks
 from stoker.ports.system import Clock, StateFile
-from stoker.services import model_list
+from stoker.services import job_errors, model_list
 from stoker.services.job_book import Job, JobBook
-from stoker.services.runner_link import Callbacks, RunnerLink, typed
+from stoker.services.runner_link import Callbacks, RunnerLink
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class InferenceLoop:
         self.listeners: list[InferenceListener] = []
         self.snapshot = InferenceSnapshot()
         self._stop_at_s: Seconds | None = None
+        self._held = ""
         self.last_turn_s = clock.monotonic_s()
 
     def now_s(self) -> Seconds:
@@ -147,6 +149,9 @@ class InferenceLoop:
         phase = self.link.state.phase
         if self._stop_at_s is not None or phase in (life.Phase.NO_MODEL, life.Phase.STOPPED):
             return self.link.unready()
+        if self._held:
+            hint = "the device is too hot; see 'stokerctl thermal'"
+            return errors.Throttled(f"cannot accept job: {self._held}", hint=hint)
         in_use = self.link.state.model or self.link.state.models[0]
         if ask.model and ask.model != in_use:
             return errors.ModelUnavailable(
@@ -169,13 +174,13 @@ class InferenceLoop:
             case scheduler.Refuse(retry_after_s=wait) if accepted is not None:
                 self._book.hang_up(job)
                 self._book.drop(job)
-                accepted.set_exception(_busy(wait))
+                accepted.set_exception(job_errors.busy(wait))
             case scheduler.Dispatch():
                 self._dispatch(job)
             case scheduler.Revoke():
                 self.link.send(wire.Cancel(job.id))
             case scheduler.Lost(ordered=ordered, poison=poison):
-                self._end(job, {}, _lost(ordered, poison, self.link.state.reason))
+                self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
 
     def _dispatch(self, job: Job) -> None:
         if not job.started_s:
@@ -208,7 +213,7 @@ class InferenceLoop:
                 job.streamed = True
                 self._schedule(scheduler.Streamed(job.id))
             if delta.error is not None:
-                self._end(job, {}, _runner_error(delta), by_runner=True)
+                self._end(job, {}, job_errors.of_runner(delta), by_runner=True)
             elif delta.done is not None:
                 self.link.step(life.Proven(now))
                 self._end(job, dict(delta.done), None, by_runner=True)
@@ -256,6 +261,21 @@ class InferenceLoop:
         for job in self._book.of_owner(unique_name):
             self.cancel(job, errors.Cancelled("job cancelled: its caller left the bus"))
 
+    def hold(self, held: bool, reason: str) -> None:
+        """Too hot: running jobs stand still, waiting ones wait, new ones are refused."""
+        self._held = (reason or "too hot") if held else ""
+        for job in self._book:
+            if job.state == "running" and not job.paused:
+                self.link.send(wire.Pause(job.id) if held else wire.Resume(job.id))
+        self._schedule(scheduler.Hold(held))
+
+    def reconfigure(self, config: Config) -> None:
+        """Take over limits and restart rules; models and the runner's own need a restart."""
+        self._config = config
+        self._book.configure(config.inference)
+        self.link.configure(config)
+        self._queue = replace(self._queue, queue_limit=config.inference.queue_limit)
+
     def find(self, job_id: str) -> Job | None:
         return self._book.get(job_id)
 
@@ -300,33 +320,3 @@ class InferenceLoop:
                 call(listener)
             except Exception:  # a door's fault must not stop the loop
                 _log.exception("a listener failed")
-
-
-def _busy(wait: Seconds) -> errors.Busy:
-    return errors.Busy(
-        "cannot accept job: the queue is full",
-        hint=f"try again in {wait:.0f} s",
-        details={"retry_after_ms": int(wait * 1000)},
-    )
-
-
-def _lost(ordered: bool, poison: bool, reason: str) -> errors.StokerError:
-    if ordered:
-        return errors.Preempted(f"cannot finish job: {reason}", hint="ask again")
-    if poison:
-        return errors.EngineFailed(
-            "cannot finish job: the runner died twice while it ran",
-            hint="this prompt may be what kills it; it is not tried a third time",
-        )
-    return errors.EngineFailed(f"cannot finish job: {reason}", hint="ask again")
-
-
-def _runner_error(delta: wire.Delta) -> errors.StokerError:
-    record = dict(delta.error or {})
-    details = record.get("details")
-    return typed(
-        str(record.get("code", "")),
-        str(record.get("message", "")),
-        str(record.get("hint", "")),
-        details if isinstance(details, dict) else {},
-    )

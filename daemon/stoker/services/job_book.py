@@ -59,6 +59,9 @@ class JobBook:
         self._jobs: dict[str, Job] = {}
         self._by_fd: dict[int, str] = {}
 
+    def configure(self, config: InferenceConfig) -> None:
+        self._config = config
+
     def add(self, job: Job) -> None:
         self._jobs[job.id] = job
         if job.sink is not None:

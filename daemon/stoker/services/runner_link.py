@@ -19,6 +19,7 @@ from stoker.events import runner as wire
 from stoker.ports.runner import RunnerLauncher, RunnerProcess
 from stoker.ports.streams import Poller, Ready
 from stoker.ports.system import StateFile
+from stoker.services import job_errors
 from stoker.units import Seconds
 
 PING_EVERY_S = Seconds(1.0)
@@ -82,6 +83,10 @@ class RunnerLink:
     @property
     def threads(self) -> int:
         return self._threads
+
+    def configure(self, config: Config) -> None:
+        """New restart rules; the models stay what they were at start."""
+        self.state = replace(self.state, restart=config.restart)
 
     def step(self, event: life.Event) -> None:
         """Feed the supervisor and carry out what it decides, until nothing is left."""
@@ -207,7 +212,9 @@ class RunnerLink:
         if isinstance(event, wire.Answer):
             query.future.set_result(event.result)
         else:
-            query.future.set_exception(typed(event.code, event.message, event.hint, event.details))
+            query.future.set_exception(
+                job_errors.typed(event.code, event.message, event.hint, event.details)
+            )
 
     def _carry_out(self, action: life.Action, now: Seconds) -> life.Event | None:
         match action:
@@ -224,7 +231,7 @@ class RunnerLink:
             case life.RunnerGone():
                 self._lose(action)
             case life.RememberGood(model=name):
-                self._memory.save({"last_good": name})
+                self._remember(name)
             case life.Log(level=level, text=text):
                 _log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
         return None
@@ -244,6 +251,12 @@ class RunnerLink:
         model = next(model for model in self._config.models if model.name == name)
         self._load_id, self.progress, self.loaded = self._next_id(), 0.0, None
         self.send(load_request(self._load_id, model, self._config, self._threads))
+
+    def _remember(self, name: str) -> None:
+        try:
+            self._memory.save({"last_good": name})
+        except errors.StokerError as error:  # a full disk must not stop answering
+            _log.warning("%s", error.message)
 
     def _lose(self, action: life.RunnerGone) -> None:
         self.progress, self.loaded = 0.0, None
@@ -270,12 +283,6 @@ class RunnerLink:
         return f"q{self._serial}"
 
 
-def typed(code: str, message: str, hint: str, details: Mapping[str, object]) -> errors.StokerError:
-    """The error class of a code that came from the runner."""
-    plain = {k: v for k, v in details.items() if isinstance(v, str | int | float | bool)}
-    return errors.by_code(code)(message, hint=hint, details=plain)
-
-
 def load_request(load_id: str, model: ModelConfig, config: Config, threads: int) -> wire.Load:
     """Load as the model's and the runner's settings say."""
     runner = config.runner
@@ -294,13 +301,6 @@ def load_request(load_id: str, model: ModelConfig, config: Config, threads: int)
         kv_type=model.kv_type,
         flash_attention=model.flash_attention,
         gpu_layers=model.gpu_layers,
-    )
-
-
-def reconfigured(state: life.State, config: Config) -> life.State:
-    """The supervisor's state under a new configuration."""
-    return replace(
-        state, runner=config.runner, restart=config.restart, models=_wanted_first(config)
     )
 
 

@@ -1,0 +1,166 @@
+"""stokerd: command line, configuration, signals and the main loop.
+
+GLib's main loop runs the bus; services have threads of their own. SIGTERM and SIGINT
+stop in order, SIGHUP reads the configuration again, a lost bus ends the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from stoker import __version__
+from stoker.api.errormap import exit_status
+from stoker.config.schema import Config, ModelConfig
+from stoker.drivers import config_files
+from stoker.errors import StokerError
+
+_T = TypeVar("_T")
+_log = logging.getLogger("stoker")
+FORMAT = "%(levelname)s %(name)s: %(message)s"
+
+EXAMPLES = """\
+examples:
+  stokerd --check-config
+  stokerd --bus session --model ~/models/tiny.gguf --state-dir /tmp/s --runtime-dir /tmp/r
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; settings given here win over the configuration files."""
+    out = argparse.ArgumentParser(
+        prog="stokerd",
+        description="Serve a language model to local programs over D-Bus.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = out.add_argument
+    add("--config", type=Path, metavar="FILE", help="instead of /etc/stoker/stoker.toml")
+    add("--bus", metavar="BUS", help="system, session or a D-Bus address")
+    add("--session", action="store_const", const="session", dest="bus", help="as --bus session")
+    add("--model", type=Path, metavar="FILE", help="serve this GGUF file")
+    add("--engine", choices=("llama", "echo"), help="echo: a test engine without a model")
+    add("--state-dir", type=Path, metavar="DIR", help="instead of /var/lib/stoker")
+    add("--runtime-dir", type=Path, metavar="DIR", help="instead of /run/stoker")
+    add("--sysfs-root", type=Path, metavar="DIR", help="instead of /sys (simulated boards)")
+    add("--log-level", choices=("debug", "info", "warning", "error"))
+    add("--check-config", action="store_true", help="read the configuration, report, exit")
+    add("--version", action="version", version=f"stokerd {__version__}")
+    return out
+
+
+def configuration(args: argparse.Namespace) -> Config:
+    """Files, then the command line. Raises ConfigInvalid."""
+    config = config_files.load(args.config)
+    daemon = _with(
+        config.daemon,
+        bus=args.bus,
+        state_dir=_text(args.state_dir),
+        runtime_dir=_text(args.runtime_dir),
+        log_level=args.log_level,
+    )
+    config = replace(
+        config,
+        daemon=daemon,
+        runner=_with(config.runner, engine=args.engine),
+        thermal=_with(config.thermal, sysfs_root=_text(args.sysfs_root)),
+    )
+    return config if args.model is None else _serving(config, args.model)
+
+
+def _serving(config: Config, path: Path) -> Config:
+    """The file's own [models] entry if there is one, else a new one named by its stem."""
+    wanted = str(path.absolute())
+    for model in config.models:
+        if model.path == wanted:
+            return replace(config, default_model=model.name)
+    model = ModelConfig(path.stem, wanted)
+    others = tuple(other for other in config.models if other.name != model.name)
+    return replace(config, models=(*others, model), default_model=model.name)
+
+
+def _with(part: _T, **values: object) -> _T:
+    given = {key: value for key, value in values.items() if value is not None}
+    return replace(part, **given)  # type: ignore[type-var]
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())
+
+
+def entry(argv: Sequence[str] | None = None) -> int:
+    """The program. Returns the exit status (docs: man stokerd)."""
+    args = parser().parse_args(argv)
+    logging.basicConfig(format=FORMAT, stream=sys.stderr, level=logging.INFO)
+    try:
+        config = configuration(args)
+        logging.getLogger().setLevel(config.daemon.log_level.upper())
+        return _check(config) if args.check_config else _run(config, lambda: configuration(args))
+    except StokerError as error:
+        _log.error("%s", error.message)
+        if error.hint:
+            _log.error("hint: %s", error.hint)
+        return exit_status(error)
+
+
+def _check(config: Config) -> int:
+    """What stokerd would run with; the board's preset is read too."""
+    from stoker.wiring import board
+
+    preset = board(config)
+    names = ", ".join(model.name for model in config.models) or "none"
+    sys.stdout.write(f"configuration is good: models {names}; board {preset.name}\n")
+    return 0
+
+
+def _run(config: Config, read_config: Callable[[], Config]) -> int:
+    from gi.repository import GLib
+
+    from stoker.wiring import build
+
+    agent = build(config, read_config)
+    loop = GLib.MainLoop()
+    status = 0
+
+    def lost(error: StokerError) -> None:
+        nonlocal status
+        _log.error("%s", error.message)
+        status = exit_status(error)
+        loop.quit()
+
+    def quit_loop() -> bool:
+        loop.quit()
+        return True
+
+    def reload() -> bool:
+        agent.service.reload()
+        return True
+
+    agent.bus.on_lost(lost)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        GLib.unix_signal_add(GLib.PRIORITY_HIGH, signum, quit_loop)
+    GLib.unix_signal_add(GLib.PRIORITY_HIGH, signal.SIGHUP, reload)
+    interval_s = agent.notifier.watchdog_interval_s()
+    if interval_s:
+        GLib.timeout_add(int(interval_s * 1000), _feed, agent.service.feed_watchdog)
+    try:
+        agent.start()
+        loop.run()
+    finally:
+        agent.stop()
+    return status
+
+
+def _feed(feed: Callable[[], None]) -> bool:
+    feed()
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(entry())

@@ -1,0 +1,231 @@
+"""The thermal loop: sense, decide (core.thermal), act, report. Keeps the device under its wall.
+
+Runs in its own thread; one tick reads a few sysfs files and never blocks on anybody else.
+Whatever a driver throws, the tick goes on: a dead loop would leave the last cap in place
+without eyes. On a machine without zones or cpufreq it says so once and watches only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from stoker.config.schema import ThermalConfig
+from stoker.core.boards import BoardPreset
+from stoker.core.thermal import adopt, decide, start
+from stoker.core.thermal_plan import ThermalPlan, make_plan
+from stoker.core.thermal_state import Decision, Observation, Pause, ThermalState
+from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
+from stoker.ports.doors import ThermalDetails, ThermalListener
+from stoker.services.caps import FAULTS, CapWriter, Restored, ThermalPorts, restore_caps
+from stoker.units import Fraction, KiloHertz, Seconds
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RESCAN_S = 30.0
+RESCAN_FAULT_S = 2.0
+_RESCAN_FAULTS = frozenset({"ENOENT", "ENODEV", "EBUSY", "ENXIO"})
+
+__all__ = ["Restored", "ThermalPorts", "ThermalService", "restore_caps"]
+
+
+class ThermalService:
+    """``ThermalDoor``. ``pause`` is told when inference must stop and may go on;
+    ``activity`` says how busy inference is (0..1), for the frozen-sensor check."""
+
+    def __init__(
+        self,
+        config: ThermalConfig,
+        preset: BoardPreset,
+        ports: ThermalPorts,
+        *,
+        pause: Callable[[bool, str], None] = lambda _paused, _reason: None,
+        activity: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        self._config, self._preset, self._ports = config, preset, ports
+        self._pause, self._activity = pause, activity
+        self._writer = CapWriter(ports)
+        self._plan: ThermalPlan = make_plan(preset, config, (), ())
+        self._state: ThermalState = start(self._plan, ports.clock.monotonic_s())
+        self._sensors: tuple[Sensor, ...] = ()
+        self._readings: dict[str, Reading] = {}
+        self._refused: set[str] = set()
+        self._scanned_s = Seconds(-1e9)
+        self._said = ""
+        self._complaints: dict[str, str] = {}
+        self._last_tick_s: Seconds | None = None
+        self._listeners: list[ThermalListener] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._details = ThermalDetails(
+            ThermalSnapshot(
+                state="blind",
+                temperature_c=None,
+                wall_c=self._plan.wall_c,
+                headroom=Fraction(1.0),
+                board=preset.name,
+                reason="not read yet" if config.enabled else "thermal.enabled is false",
+            )
+        )
+
+    # The door: any thread, never blocks.
+    def listen(self, listener: ThermalListener) -> None:
+        self._listeners.append(listener)
+
+    def snapshot(self) -> ThermalSnapshot:
+        return self._details.snapshot
+
+    def details(self) -> ThermalDetails:
+        return self._details
+
+    def last_tick_s(self) -> Seconds | None:
+        """When the last tick ended; the watchdog is fed only while this advances."""
+        return self._last_tick_s
+
+    # Life.
+    def start(self) -> None:
+        """Undo what a killed predecessor left, then run; the first tick is done on return."""
+        self._guard("restore caps", self._writer.restore)
+        self.tick()
+        self._thread = threading.Thread(target=self._run, name="thermal", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and give the original caps back. Safe to call twice."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+            self._thread = None
+        self._guard("restore caps", self._writer.restore)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.snapshot().period_s):
+            self.tick()
+
+    # One tick.
+    def tick(self) -> None:
+        """Sense, decide, act, report. Never raises; a tick that failed does not count for
+        ``last_tick_s``, so that the watchdog sees a loop that runs but does nothing."""
+        if not self._config.enabled or self._guard("run a thermal tick", self._tick):
+            self._last_tick_s = self._ports.clock.monotonic_s()
+
+    def reconfigure(self, config: ThermalConfig) -> None:
+        """Take new settings with the next tick (wall, actuate, periods)."""
+        self._config = config
+        self._scanned_s = Seconds(-1e9)
+
+    def _tick(self) -> None:
+        now_s = self._ports.clock.monotonic_s()
+        if now_s - self._scanned_s >= RESCAN_S:
+            self._rescan(now_s)
+        seen = self._sense(now_s)
+        if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
+            self._rescan(now_s)
+        self._state, decision = decide(self._plan, self._state, seen)
+        self._act(decision)
+        self._report(decision.snapshot)
+
+    def _rescan(self, now_s: Seconds) -> None:
+        self._scanned_s = now_s
+        sensors = self._try("list sensors", self._ports.sensors.discover, self._sensors)
+        before = tuple(self._plan.policies.values())
+        policies = self._try("list frequency policies", self._ports.policies.discover, before)
+        plan = make_plan(self._preset, self._config, sensors, policies)
+        if self._eye_lost(plan):
+            # Keep the old zones: the fail-safe must count the seconds without them.
+            kept = [zone.sensor for zone in self._plan.zones]
+            sensors = tuple({s.name: s for s in (*kept, *sensors)}.values())
+            plan = make_plan(self._preset, self._config, sensors, policies)
+        self._sensors = sensors
+        if plan != self._plan:
+            self._plan = plan
+            self._state = adopt(plan, self._state, now_s)
+            zones = ", ".join(zone.sensor.name for zone in plan.zones) or "none"
+            log.info("zones %s; policies %s", zones, ", ".join(plan.policies) or "none")
+
+    def _eye_lost(self, plan: ThermalPlan) -> bool:
+        """A zone went away and no zone of the new plan sees what it saw."""
+        here = {zone.sensor.name for zone in plan.zones}
+        seen = [set(zone.policies) for zone in plan.zones]
+        return any(
+            zone.sensor.name not in here
+            and not any(set(zone.policies) & set(plan.policies) <= other for other in seen)
+            for zone in self._plan.zones
+        )
+
+    def _sense(self, now_s: Seconds) -> Observation:
+        self._readings = {sensor.name: self._read(sensor) for sensor in self._sensors}
+        granted = {name: self._granted(policy) for name, policy in self._plan.policies.items()}
+        refused, self._refused = frozenset(self._refused), set()
+        activity = Fraction(min(1.0, max(0.0, self._activity())))
+        return Observation(now_s, self._readings, granted, refused, activity)
+
+    def _read(self, sensor: Sensor) -> Reading:
+        try:
+            return self._ports.sensors.read(sensor)
+        except FAULTS as error:
+            return Reading(sensor.name, None, type(error).__name__)
+
+    def _granted(self, policy: FrequencyPolicy) -> KiloHertz | None:
+        return self._try("read a cap", lambda: self._ports.policies.cap_khz(policy), None)
+
+    def _lost_something(self, seen: Observation) -> bool:
+        faults = {reading.fault for reading in seen.readings.values()}
+        return bool(faults & _RESCAN_FAULTS) or None in seen.granted_khz.values()
+
+    def _act(self, decision: Decision) -> None:
+        for action in decision.actions:
+            if isinstance(action, Pause):
+                log.log(
+                    logging.WARNING if action.paused else logging.INFO,
+                    "inference %s: %s",
+                    "paused" if action.paused else "may go on",
+                    action.reason or "cool again",
+                )
+                self._pause(action.paused, action.reason)
+                continue
+            policy = self._plan.policies[action.policy]
+            if not self._try("set a cap", partial(self._writer.apply, action, policy), False):
+                self._refused.add(action.policy)
+
+    def _report(self, snapshot: ThermalSnapshot) -> None:
+        before = self._details.snapshot
+        sensors = tuple((s, self._readings[s.name]) for s in self._sensors)
+        policies = tuple(self._plan.policies.values())
+        self._details = ThermalDetails(snapshot, sensors, policies)
+        said = f"{snapshot.state}: {snapshot.reason}"
+        if said != self._said and (snapshot.state != "ok" or before.state != "ok"):
+            level = logging.INFO if snapshot.state in ("ok", "watching") else logging.WARNING
+            log.log(level, "thermal state %s", said.rstrip(": "))
+            self._said = said
+        if snapshot != before:
+            for listener in tuple(self._listeners):
+                self._guard("tell a thermal listener", partial(listener.changed, snapshot))
+
+    # Nothing below ends the loop; each complaint is said once until it changes.
+    def _try(self, verb: str, call: Callable[[], T], otherwise: T) -> T:
+        """A driver's call, or ``otherwise`` when the driver throws."""
+        try:
+            return call()
+        except FAULTS as error:
+            self._complain(verb, error)
+            return otherwise
+
+    def _guard(self, verb: str, call: Callable[[], object]) -> bool:
+        """False when it threw, whatever it was: a bug must not leave the device unwatched."""
+        try:
+            call()
+        except Exception as error:
+            self._complain(verb, error)
+            return False
+        return True
+
+    def _complain(self, verb: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if self._complaints.get(verb) != text:
+            self._complaints[verb] = text
+            log.warning("cannot %s: %s", verb, text, exc_info=not isinstance(error, FAULTS))

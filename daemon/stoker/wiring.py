@@ -1,0 +1,169 @@
+"""All wiring in one place: which drivers stand behind which ports, in which order things
+start and, in reverse, stop. Knows every class; decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stoker.api.bus import Bus
+from stoker.api.doors import Published, publish
+from stoker.config.changes import diff
+from stoker.config.schema import Config
+from stoker.core.boards import BoardPreset, choose_board
+from stoker.drivers.authority import GroupAuthority
+from stoker.drivers.board_files import load_boards, read_board_facts
+from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
+from stoker.drivers.clock import MonotonicClock
+from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.cpus import usable_cpus
+from stoker.drivers.model_files import LocalModelFiles
+from stoker.drivers.notify import SystemdNotifier
+from stoker.drivers.pipe_sink import PipeSinks
+from stoker.drivers.poller import EpollPoller
+from stoker.drivers.runner_child import ChildLauncher
+from stoker.drivers.state_file import JsonStateFile
+from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.ports.runner import RunnerLauncher
+from stoker.ports.system import Clock
+from stoker.services.agent import AgentService
+from stoker.services.caps import ThermalPorts
+from stoker.services.inference import InferenceService
+from stoker.services.inference_loop import InferenceLoop
+from stoker.services.thermal import ThermalService
+from stoker.units import Seconds
+
+_log = logging.getLogger(__name__)
+_STOP_MARGIN_S = 4.0  # beyond the runner's three deadlines, for readers to drain
+
+ReadConfig = Callable[[], Config]
+
+
+@dataclass
+class Agent:
+    """Everything that runs. ``start`` in order, ``stop`` in reverse."""
+
+    config: Config
+    bus: Bus
+    inference: InferenceService
+    thermal: ThermalService
+    service: AgentService
+    notifier: SystemdNotifier
+    authority: GroupAuthority
+    published: Published | None = None
+
+    def start(self) -> None:
+        """Heat is watched before work begins; the name is ours before READY."""
+        self.thermal.start()
+        self.inference.start()
+        self.published = publish(
+            self.bus, self.inference, self.thermal, self.service, self.authority, self.config
+        )
+        self.notifier.ready()
+
+    def stop(self) -> None:
+        """Safe after a start that failed half-way."""
+        self.notifier.stopping()
+        limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
+        self.inference.stop(limit)
+        if self.published is not None:
+            self.published.close()
+        self.thermal.stop()
+        self.bus.close()
+
+
+def build(config: Config, read_config: ReadConfig) -> Agent:
+    """Wire the agent. Raises StokerError: bad board, no bus."""
+    clock, notifier = MonotonicClock(), SystemdNotifier()
+    inference = build_inference(config, clock)
+    thermal = ThermalService(
+        config.thermal,
+        board(config),
+        thermal_ports(config, clock),
+        pause=inference.hold,
+        activity=inference.activity,
+    )
+    bus = Bus.connect(config.daemon.bus)
+    authority = GroupAuthority(config.access.admin_group)
+    agent: Agent
+
+    def apply() -> tuple[str, ...]:
+        return _apply(agent, read_config())
+
+    service = AgentService(
+        clock=clock,
+        notifier=notifier,
+        turns={
+            "inference": inference.last_turn_s,
+            "thermal": lambda: thermal.last_tick_s() or Seconds(0.0),
+        },
+        apply=apply,
+    )
+    agent = Agent(config, bus, inference, thermal, service, notifier, authority)
+    return agent
+
+
+def build_inference(
+    config: Config, clock: Clock, launcher: RunnerLauncher | None = None
+) -> InferenceService:
+    """The inference service on real drivers; benchmarks use it without a bus."""
+    runner = config.runner
+    loop = InferenceLoop(
+        config,
+        launcher=launcher or ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount),
+        poller=EpollPoller(),
+        sinks=PipeSinks(),
+        files=LocalModelFiles(),
+        clock=clock,
+        memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
+        threads=runner.threads or usable_cpus(),
+        new_id=lambda: secrets.token_hex(16),
+    )
+    return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s)
+
+
+def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
+    """Real drivers below the configured root; the journal lives in the runtime directory."""
+    root = Path(config.thermal.sysfs_root)
+    return ThermalPorts(
+        sensors=SysfsThermal(root),
+        policies=Cpufreq(root),
+        journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
+        clock=clock,
+        boot_id=read_boot_id(),
+    )
+
+
+def board(config: Config) -> BoardPreset:
+    """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
+    facts = read_board_facts(Path(config.thermal.sysfs_root))
+    return choose_board(load_boards(board_directory()), facts, config.thermal.board)
+
+
+def board_directory() -> Path:
+    """The checkout's presets when run from one, else the package's."""
+    checkout = Path(__file__).parents[2] / "policies" / "boards"
+    return checkout if checkout.is_dir() else Path("/usr/share/stoker/boards")
+
+
+def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
+    """Take over what can change while running; the names of what cannot."""
+    changes = diff(agent.config, fresh)
+    later = tuple(change.key for change in changes if change.needs_restart)
+    logging.getLogger().setLevel(fresh.daemon.log_level.upper())
+    agent.inference.reconfigure(fresh)
+    agent.authority.set_group(fresh.access.admin_group)
+    agent.config = replace(
+        agent.config,
+        daemon=replace(agent.config.daemon, log_level=fresh.daemon.log_level),
+        restart=fresh.restart,
+        inference=fresh.inference,
+        sampling=fresh.sampling,
+        access=fresh.access,
+    )
+    _log.info("configuration read again; restart needed for: %s", ", ".join(later) or "nothing")
+    return later
