@@ -5,6 +5,7 @@ start and, in reverse, stop. Knows every class; decides nothing.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -111,19 +112,26 @@ def build_inference(
     config: Config, clock: Clock, launcher: RunnerLauncher | None = None
 ) -> InferenceService:
     """The inference service on real drivers; benchmarks use it without a bus."""
-    runner = config.runner
     loop = InferenceLoop(
         config,
-        launcher=launcher or ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount),
+        launcher=launcher or child_launcher(config),
         poller=EpollPoller(),
         sinks=PipeSinks(),
         files=LocalModelFiles(),
         clock=clock,
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
-        threads=runner.threads or usable_cpus(),
+        threads=config.runner.threads or usable_cpus(),
         new_id=lambda: secrets.token_hex(16),
     )
     return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s)
+
+
+def child_launcher(config: Config) -> ChildLauncher:
+    """Runners as children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand."""
+    runner = config.runner
+    faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
+    extra = ("--echo-faults",) if faults else ()
+    return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
 
 
 def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
