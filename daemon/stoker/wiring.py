@@ -70,9 +70,9 @@ class Agent:
         """Safe after a start that failed half-way."""
         self.notifier.stopping()
         limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
-        self.inference.stop(limit)
         if self.published is not None:
             self.published.close()
+        self.inference.stop(limit)
         self.thermal.stop()
         self.bus.close()
 
@@ -165,6 +165,8 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
     agent.inference.reconfigure(fresh)
     agent.authority.set_group(fresh.access.admin_group)
+    if agent.published is not None:
+        agent.published.reconfigure(fresh)
     agent.config = replace(
         agent.config,
         daemon=replace(agent.config.daemon, log_level=fresh.daemon.log_level),

@@ -26,6 +26,11 @@ class GroupAuthority:
         self._own_uid = os.geteuid()
         self._answers: dict[int, tuple[float, bool]] = {}
 
+    def set_group(self, group: str) -> None:
+        """After a reload; remembered answers are dropped."""
+        self._group = group
+        self._answers.clear()
+
     def may_manage(self, uid: int) -> bool:
         if uid in (0, self._own_uid):
             return True

@@ -1,0 +1,73 @@
+"""org.stoker.Agent1: one screen of facts for everyone, reload and restart for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stoker
+from stoker.api import contract
+from stoker.api.exports import Answer, Door, Later, bus_text, vardict
+from stoker.errors import NotAuthorized
+from stoker.events.inference import Owner
+from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
+from stoker.ports.system import Authority
+
+
+class AgentRoom:
+    def __init__(
+        self,
+        agent: AgentDoor,
+        inference: InferenceDoor,
+        thermal: ThermalDoor,
+        authority: Authority,
+    ) -> None:
+        self._agent = agent
+        self._inference = inference
+        self._thermal = thermal
+        self._authority = authority
+
+    def door(self) -> Door:
+        return Door(
+            contract.AGENT,
+            {"Status": self.status, "Reload": self.reload, "RestartRunner": self.restart_runner},
+            lambda _owner: {"Version": stoker.__version__},
+        )
+
+    def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
+        now, heat = self._inference.snapshot(), self._thermal.snapshot()
+        facts = vardict(
+            version=("s", stoker.__version__),
+            state=("s", now.state),
+            state_reason=("s", now.reason),
+            model=("s", now.model),
+            engine=("s", now.engine),
+            library=("s", now.library),
+            runner_pid=("i", now.runner_pid),
+            runner_restarts=("u", now.runner_restarts),
+            runner_memory_bytes=("t", now.runner_memory_bytes),
+            queue_depth=("u", now.queue_depth),
+            active_jobs=("u", now.active_jobs),
+            threads=("u", now.threads),
+            uptime_s=("d", float(self._agent.uptime_s())),
+            wall_c=("d", float(heat.wall_c)),
+            thermal_state=("s", heat.state),
+            board=("s", heat.board),
+        )
+        if heat.temperature_c is not None:
+            facts |= vardict(temperature_c=("d", float(heat.temperature_c)))
+        return Answer((facts,))
+
+    def reload(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        self._admit(owner, "reload the configuration")
+        return Later(self._agent.reload(), lambda keys: Answer(([bus_text(key) for key in keys],)))
+
+    def restart_runner(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        self._admit(owner, "restart the runner")
+        return Later(self._inference.restart_runner(), lambda _done: Answer())
+
+    def _admit(self, owner: Owner, deed: str) -> None:
+        if not self._authority.may_manage(owner.uid):
+            raise NotAuthorized(
+                f"cannot {deed}: user {owner.uid} may not manage",
+                hint="be root or a member of group stoker-admin",
+            )

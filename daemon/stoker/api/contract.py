@@ -1,0 +1,50 @@
+"""The interface XML files as GDBus knows them: the source of every signature.
+
+It reads package data and nothing else. Names of the bus, paths and interfaces live here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from gi.repository import Gio
+
+BUS_NAME: Final = "org.stoker.Agent1"
+AGENT_PATH: Final = "/org/stoker/Agent1"
+JOBS_PATH: Final = "/org/stoker/Agent1/jobs"
+AGENT: Final = "org.stoker.Agent1"
+INFERENCE: Final = "org.stoker.Inference1"
+JOB: Final = "org.stoker.Job1"
+THERMAL: Final = "org.stoker.Thermal1"
+PROPERTIES: Final = "org.freedesktop.DBus.Properties"
+INTERFACES: Final = (AGENT, INFERENCE, JOB, THERMAL)
+
+
+def xml(interface: str) -> str:
+    """The commented XML of one interface, as shipped."""
+    folder = resources.files("stoker.api") / "interfaces"
+    return (folder / f"{interface}.xml").read_text(encoding="utf-8")
+
+
+@cache
+def interface_info(interface: str) -> Any:
+    """Gio.DBusInterfaceInfo; kept for ever, since GDBus only borrows parts of it."""
+    return Gio.DBusNodeInfo.new_for_xml(xml(interface)).lookup_interface(interface)
+
+
+@cache
+def out_signature(interface: str, method: str) -> str:
+    """Signature of a method's reply as a tuple, e.g. ``(oh)``."""
+    info = interface_info(interface).lookup_method(method)
+    return "(" + "".join(arg.signature for arg in info.out_args) + ")"
+
+
+@cache
+def property_signatures(interface: str) -> dict[str, str]:
+    return {item.name: item.signature for item in interface_info(interface).properties}
+
+
+def job_path(job: str) -> str:
+    return f"{JOBS_PATH}/{job}"

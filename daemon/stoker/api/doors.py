@@ -1,0 +1,129 @@
+"""All doors on one bus: ``publish`` wires rooms, callers and signals; ``close`` undoes it.
+
+Objects are there before the name is, so that nobody meets half a service.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gi.repository import GLib
+
+from stoker.api import contract
+from stoker.api import inference as inference_room
+from stoker.api import thermal as thermal_room
+from stoker.api.agent import AgentRoom
+from stoker.api.bus import Bus, after, post
+from stoker.api.callers import Callers
+from stoker.api.changes import Changes, Latest
+from stoker.api.exports import Exports, pack_properties
+from stoker.api.inference import InferenceRoom
+from stoker.api.job import Jobs
+from stoker.api.requests import Limits
+from stoker.api.thermal import ThermalRoom
+from stoker.config.schema import Config
+from stoker.events.thermal import ThermalSnapshot
+from stoker.ports.doors import (
+    AgentDoor,
+    InferenceDoor,
+    InferenceListener,
+    InferenceSnapshot,
+    ThermalDoor,
+    ThermalListener,
+)
+from stoker.ports.system import Authority
+
+# Keys and the array's own bytes come on top of the text that max_request_bytes speaks of.
+_ENVELOPE_BYTES = 4096
+
+
+class Published:
+    """What is on the bus; ``close`` before the services behind it stop."""
+
+    def __init__(
+        self, undo: list[Callable[[], None]], reconfigure: Callable[[Config], None]
+    ) -> None:
+        self._undo = undo
+        self.reconfigure = reconfigure
+        """Read requests against these limits and defaults from now on; any thread."""
+
+    def close(self) -> None:
+        """Give the name back; open calls get ``unavailable``. Safe to call twice."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def publish(
+    bus: Bus,
+    inference: InferenceDoor,
+    thermal: ThermalDoor,
+    agent: AgentDoor,
+    authority: Authority,
+    config: Config,
+) -> Published:
+    """Register every object, listen to the services, then own the name.
+
+    Runs in the main thread, before or in the main loop. Raises Unavailable or
+    NotAuthorized (the name); then nothing stays published.
+    """
+    limits = Limits.of(config)
+    callers = Callers(bus.con, inference.caller_vanished)
+    exports = Exports(bus, callers, limits.max_request_bytes + _ENVELOPE_BYTES)
+    jobs = Jobs(bus, exports, inference, authority)
+    asking = InferenceRoom(inference, jobs, limits)
+
+    def reconfigure(fresh: Config) -> None:
+        asking.limits = Limits.of(fresh)
+        exports.max_call_bytes = asking.limits.max_request_bytes + _ENVELOPE_BYTES
+
+    published = Published([callers.close, exports.close], reconfigure)
+    try:
+        for room in (
+            asking,
+            ThermalRoom(thermal),
+            AgentRoom(agent, inference, thermal, authority),
+        ):
+            exports.add(contract.AGENT_PATH, room.door())
+        published._undo += _listen(bus, inference, thermal, jobs)
+        bus.own(contract.BUS_NAME)
+    except BaseException:
+        published.close()
+        raise
+    published._undo.append(bus.disown)
+    return published
+
+
+def _listen(
+    bus: Bus, inference: InferenceDoor, thermal: ThermalDoor, jobs: Jobs
+) -> list[Callable[[], None]]:
+    """Services tell us from their threads; each word hops to the main loop in order."""
+
+    def changes(interface: str, first: dict[str, Any]) -> Changes:
+        def send(values: dict[str, Any]) -> None:
+            news = pack_properties(interface, values)
+            body = GLib.Variant("(sa{sv}as)", (interface, news, ()))
+            bus.emit(contract.AGENT_PATH, contract.PROPERTIES, "PropertiesChanged", body)
+
+        return Changes(first, send, time.monotonic, after)
+
+    asked = changes(contract.INFERENCE, inference_room.properties(inference.snapshot()))
+    heat = changes(contract.THERMAL, thermal_room.properties(thermal.snapshot()))
+
+    def offer_inference(snapshot: InferenceSnapshot) -> None:
+        asked.offer(inference_room.properties(snapshot))
+
+    def offer_heat(snapshot: ThermalSnapshot) -> None:
+        heat.offer(thermal_room.properties(snapshot))
+
+    inference.listen(
+        InferenceListener(
+            job_started=lambda view: post(lambda: jobs.started(view)),
+            job_finished=lambda view: post(lambda: jobs.finished(view)),
+            job_forgotten=lambda job: post(lambda: jobs.forgotten(job)),
+            changed=Latest(post, offer_inference).put,
+        )
+    )
+    thermal.listen(ThermalListener(changed=Latest(post, offer_heat).put))
+    return [asked.close, heat.close]

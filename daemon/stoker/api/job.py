@@ -1,0 +1,110 @@
+"""org.stoker.Job1: one object per accepted job, for its owner's user and administrators.
+
+Signals go to the owner's unique name alone. The object lives as long as the service
+remembers the job. For another user it is not found, as if it were not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gi.repository import GLib
+
+from stoker.api import contract
+from stoker.api.bus import Bus
+from stoker.api.exports import Answer, Door, Exports, Later, bus_text, vardict
+from stoker.errors import NotFound
+from stoker.events.inference import Owner
+from stoker.ports.doors import InferenceDoor, JobView
+from stoker.ports.system import Authority
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    owner: Owner
+    number: int
+
+
+class Jobs:
+    """``accept`` runs in the thread that accepted the job, the rest in the main loop."""
+
+    def __init__(
+        self, bus: Bus, exports: Exports, service: InferenceDoor, authority: Authority
+    ) -> None:
+        self._bus = bus
+        self._exports = exports
+        self._service = service
+        self._authority = authority
+        self._held: dict[str, _Held] = {}
+
+    def accept(self, view: JobView) -> str:
+        """Publish the job's object; returns its path, to be told after it answers."""
+        path = contract.job_path(view.id)
+        number = self._exports.add(path, JobRoom(view, self._service, self._authority).door())
+        self._held[view.id] = _Held(view.owner, number)
+        return path
+
+    def started(self, view: JobView) -> None:
+        self._emit(view, "Started", None)
+
+    def finished(self, view: JobView) -> None:
+        body = GLib.Variant("(ss)", (bus_text(view.finish_reason), view.error_code))
+        self._emit(view, "Finished", body)
+
+    def forgotten(self, job: str) -> None:
+        held = self._held.pop(job, None)
+        if held is not None:
+            self._exports.remove(held.number)
+
+    def _emit(self, view: JobView, signal: str, body: Any) -> None:
+        held = self._held.get(view.id)  # jobs of Ask have no object, so no signals
+        if held is not None:
+            path = contract.job_path(view.id)
+            self._bus.emit(path, contract.JOB, signal, body, to=held.owner.unique_name)
+
+
+class JobRoom:
+    def __init__(self, view: JobView, service: InferenceDoor, authority: Authority) -> None:
+        self._id = view.id
+        self._uid = view.owner.uid
+        self._service = service
+        self._authority = authority
+
+    def door(self) -> Door:
+        methods = {"Cancel": self.cancel, "GetResult": self.get_result}
+        return Door(contract.JOB, methods, self.properties)
+
+    def cancel(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        self._admit(owner)
+        reason = "cancelled by its owner" if owner.uid == self._uid else "cancelled by an admin"
+        return Later(self._service.cancel(self._id, reason), lambda _found: Answer())
+
+    def get_result(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        self._admit(owner)
+        return Later(self._service.job(self._id), lambda view: Answer((result(view),)))
+
+    def properties(self, owner: Owner) -> Later:
+        self._admit(owner)
+        return Later(
+            self._service.job(self._id),
+            lambda view: {"State": view.state, "QueuePosition": view.queue_position},
+        )
+
+    def _admit(self, owner: Owner) -> None:
+        if owner.uid != self._uid and not self._authority.may_manage(owner.uid):
+            raise NotFound(f"cannot find job {self._id}: no such job of yours")
+
+
+def result(view: JobView) -> dict[str, Any]:
+    return vardict(
+        state=("s", view.state),
+        text=("s", view.text),
+        reasoning=("s", view.reasoning),
+        finish_reason=("s", view.finish_reason),
+        truncated=("b", view.truncated),
+        prompt_tokens=("u", view.prompt_tokens),
+        completion_tokens=("u", view.completion_tokens),
+        error_code=("s", view.error_code),
+        error_message=("s", view.error_message),
+    )

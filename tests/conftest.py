@@ -1,0 +1,47 @@
+"""Fixtures for every kind of test: where the repository is, and a private D-Bus."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.tour.private_bus import PrivateBus
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def child_env() -> dict[str, str]:
+    """Environment in which a child process finds the packages and the fakes."""
+    paths = os.pathsep.join(str(ROOT / part) for part in ("daemon", "ota", "."))
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture(scope="session")
+def session_bus() -> Iterator[PrivateBus]:
+    """One open private bus for the whole run; give your test's own objects their own bus
+    (``private_bus``) if it stops, floods or fills it."""
+    yield from _bus()
+
+
+@pytest.fixture
+def private_bus() -> Iterator[PrivateBus]:
+    """An open private bus of the test's own."""
+    yield from _bus()
+
+
+def _bus() -> Iterator[PrivateBus]:
+    if shutil.which("dbus-daemon") is None:
+        pytest.skip("dbus-daemon is not installed")
+    with PrivateBus() as bus:
+        yield bus

@@ -1,0 +1,281 @@
+"""Services that behave, for tests of the doors: no model, no sensors, real threads.
+
+What a job does is told by its prompt: ``words`` are echoed token by token;
+``hold`` streams one token and then waits for its cancellation; ``wait MS`` answers
+later; ``refuse CODE`` is not accepted; ``break CODE`` fails after its first token;
+``signals N`` says started and finished N times; ``describe`` answers with what arrived.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
+
+from stoker.errors import NotFound, by_code
+from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
+from stoker.ports.doors import (
+    InferenceListener,
+    InferenceSnapshot,
+    JobView,
+    ThermalDetails,
+    ThermalListener,
+)
+from stoker.units import Celsius, Fraction, KiloHertz
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Job:
+    view: JobView
+    ask: Ask
+    delivery: Delivery
+    fd: int
+    stop: threading.Event = field(default_factory=threading.Event)
+    done: Future[JobView] = field(default_factory=Future)
+
+
+class FakeInference:
+    """An InferenceDoor; every job has a thread."""
+
+    def __init__(self, keep_result_s: float = 60.0) -> None:
+        self.vanished: list[str] = []
+        self.cancelled: list[tuple[str, str]] = []
+        self._listener = InferenceListener()
+        self._jobs: dict[str, _Job] = {}
+        self._keep_s = keep_result_s
+        self._snapshot = InferenceSnapshot(
+            state="ready", model="fake", engine="fake", library="none", threads=1, runner_pid=1
+        )
+        self._restarts = 0
+        self._lock = threading.Lock()
+
+    def listen(self, listener: InferenceListener) -> None:
+        self._listener = listener
+
+    def submit(self, ask: Ask, delivery: Delivery, owner: Owner, stream_fd: int) -> Future[JobView]:
+        accepted: Future[JobView] = Future()
+        words = _words(ask)
+        if words[:1] == ["refuse"]:
+            if stream_fd >= 0:
+                os.close(stream_fd)
+            accepted.set_exception(
+                by_code(words[1])("cannot take job: told so", details={"retry_after_ms": 7})
+            )
+            return accepted
+        job = _Job(JobView(uuid.uuid4().hex, owner, "queued"), ask, delivery, stream_fd)
+        self._jobs[job.view.id] = job
+        threading.Thread(target=self._run, args=(job, accepted), daemon=True).start()
+        return accepted
+
+    def answer(self, ask: Ask, owner: Owner) -> Future[JobView]:
+        accepted = self.submit(ask, Delivery(), owner, -1)
+        if accepted.done() and accepted.exception():
+            return accepted
+        ended: Future[JobView] = Future()
+        accepted.add_done_callback(
+            lambda done: self._jobs[done.result().id].done.add_done_callback(
+                lambda last: ended.set_result(last.result())
+            )
+        )
+        return ended
+
+    def cancel(self, job: str, reason: str) -> Future[bool]:
+        found = self._jobs.get(job)
+        self.cancelled.append((job, reason))
+        if found is not None:
+            found.stop.set()
+        return _now(found is not None)
+
+    def caller_vanished(self, unique_name: str) -> None:
+        self.vanished.append(unique_name)
+        for job in tuple(self._jobs.values()):
+            if job.view.owner.unique_name == unique_name:
+                job.stop.set()
+
+    def job(self, job: str) -> Future[JobView]:
+        found = self._jobs.get(job)
+        if found is None:
+            failed: Future[JobView] = Future()
+            failed.set_exception(NotFound(f"cannot find job {job}: forgotten"))
+            return failed
+        return _now(found.view)
+
+    def tokenize(self, text: str) -> Future[list[int]]:
+        return _now(list(text.encode()))
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        broken = ModelInfo("broken", "/m/broken.gguf", 0, "set-aside", "crashed 3 times")
+        return (
+            ModelInfo("fake", "/m/fake.gguf", 98 << 20, "ready", default=True, context_tokens=2048),
+            broken,
+        )
+
+    def restart_runner(self) -> Future[None]:
+        self._restarts += 1
+        self.set(runner_restarts=self._restarts)
+        return _now(None)
+
+    def snapshot(self) -> InferenceSnapshot:
+        return self._snapshot
+
+    def set(self, **facts: object) -> None:
+        with self._lock:
+            self._snapshot = replace(self._snapshot, **facts)  # type: ignore[arg-type]
+        self._listener.changed(self._snapshot)
+
+    def _count(self, step: int) -> None:
+        with self._lock:
+            active = self._snapshot.active_jobs + step
+        self.set(active_jobs=active)
+
+    def _run(self, job: _Job, accepted: Future[JobView]) -> None:
+        self._count(1)
+        accepted.set_result(job.view)
+        job.view = replace(job.view, state="running")
+        self._listener.job_started(job.view)
+        error = self._stream(job)
+        last: dict[str, object] = {"done": {"finish_reason": "stop", "usage": {}, "timings": {}}}
+        job.view = replace(job.view, state="done", finish_reason="stop", completion_tokens=3)
+        if error:
+            message = f"cannot finish job: {error}"
+            last = {"error": {"code": error, "message": message}}
+            job.view = replace(
+                job.view, state="failed", finish_reason="", error_code=error, error_message=message
+            )
+        self._write(job, last)
+        if job.fd >= 0:
+            os.close(job.fd)
+        self._listener.job_finished(job.view)
+        job.done.set_result(job.view)
+        self._count(-1)
+        threading.Timer(self._keep_s, self._forget, (job.view.id,)).start()
+
+    def _stream(self, job: _Job) -> str:
+        """Does what the prompt says; returns the code of the error that ended it."""
+        match _words(job.ask):
+            case ["hold", *_]:
+                self._token(job, "holding")
+                while not job.stop.wait(0.01):
+                    if not self._write(job, {"p": {"done": 1, "total": 2}}):
+                        break
+                return "cancelled"
+            case ["wait", milliseconds]:
+                job.stop.wait(int(milliseconds) / 1000)
+                return "cancelled" if job.stop.is_set() else self._token(job, "late")
+            case ["break", code]:
+                self._token(job, "first")
+                return code
+            case ["signals", number]:
+                for _ in range(int(number)):
+                    self._listener.job_started(job.view)
+                    self._listener.job_finished(job.view)
+                return ""
+            case ["describe"]:
+                facts = {"ask": job.ask, "delivery": job.delivery, "owner": job.view.owner}
+                text = json.dumps({name: asdict(value) for name, value in facts.items()})
+                return self._token(job, text)
+            case words:
+                for word in words:
+                    error = self._token(job, word + " ")
+                    if error:
+                        return error
+                return ""
+
+    def _token(self, job: _Job, text: str) -> str:
+        job.view = replace(job.view, text=job.view.text + text)
+        return "" if self._write(job, {"t": text}) else "cancelled"
+
+    def _write(self, job: _Job, record: dict[str, object]) -> bool:
+        """False when the reader is gone or the job was cancelled."""
+        line = json.dumps(record, ensure_ascii=False) + "\n"
+        if job.delivery.format == "text":
+            line = str(record.get("t", ""))
+        rest = line.encode()
+        while rest and job.fd >= 0:
+            try:
+                rest = rest[os.write(job.fd, rest) :]
+            except BlockingIOError:
+                if job.stop.wait(0.01):
+                    return False
+            except BrokenPipeError:
+                return False
+        return True
+
+    def _forget(self, job: str) -> None:
+        self._jobs.pop(job, None)
+        self._listener.job_forgotten(job)
+
+
+class FakeThermal:
+    """A ThermalDoor at 51.5 °C."""
+
+    def __init__(self) -> None:
+        self._listener = ThermalListener()
+        self._snapshot = ThermalSnapshot(
+            state="ok", temperature_c=Celsius(51.5), wall_c=Celsius(75.0), headroom=Fraction(0.8),
+            board="fake", sensor="cpu", cap_khz={"policy0": KiloHertz(1_500_000)},
+            actuator="cpufreq",
+        )  # fmt: skip
+
+    def listen(self, listener: ThermalListener) -> None:
+        self._listener = listener
+
+    def snapshot(self) -> ThermalSnapshot:
+        return self._snapshot
+
+    def set(self, **facts: object) -> None:
+        self._snapshot = replace(self._snapshot, **facts)  # type: ignore[arg-type]
+        self._listener.changed(self._snapshot)
+
+    def details(self) -> ThermalDetails:
+        sensors = (
+            (Sensor("cpu", "zone", "/sys/x"), Reading("cpu", Celsius(51.5))),
+            (Sensor("nvme", "hwmon", "/sys/y"), Reading("nvme", None, "ENODATA")),
+        )
+        steps = (KiloHertz(600_000), KiloHertz(1_500_000))
+        policy = FrequencyPolicy("policy0", (0, 1), steps[0], steps[1], steps, writable=True)
+        return ThermalDetails(self._snapshot, sensors, (policy,))
+
+
+class FakeAgent:
+    """An AgentDoor whose configuration is always fine."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self.on_reload: Callable[[], None] = lambda: None
+
+    def reload(self) -> Future[tuple[str, ...]]:
+        self.on_reload()
+        return _now(("daemon.bus",))
+
+    def uptime_s(self) -> float:
+        return time.monotonic() - self._start
+
+
+class FakeAuthority:
+    """An Authority of a fixed set of users."""
+
+    def __init__(self, admins: frozenset[int]) -> None:
+        self._admins = admins
+
+    def may_manage(self, uid: int) -> bool:
+        return uid in self._admins
+
+
+def _words(ask: Ask) -> list[str]:
+    return (ask.messages[-1].content if ask.messages else ask.prompt).split()
+
+
+def _now(value: T) -> Future[T]:
+    done: Future[T] = Future()
+    done.set_result(value)
+    return done

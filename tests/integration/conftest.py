@@ -1,0 +1,66 @@
+"""Child processes for integration tests: started, known by their words, always ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.fakes.bus_client import BusClient
+
+from stoker.tour.private_bus import PrivateBus
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="session")
+def spawn_session(root: Path, child_env: dict[str, str]) -> Iterator[Spawn]:
+    yield from _spawner(root, child_env)
+
+
+@pytest.fixture
+def spawn(root: Path, child_env: dict[str, str]) -> Iterator[Spawn]:
+    """``spawn("module", arg, …, ready="word", **popen)``: ``python -m module`` in the
+    repository; waits for a line that begins with ``ready``."""
+    yield from _spawner(root, child_env)
+
+
+@pytest.fixture(scope="session")
+def fake_server(session_bus: PrivateBus, spawn_session: Spawn) -> subprocess.Popen[str]:
+    """The doors over fake services, on the session bus."""
+    return spawn_session("tests.fakes.dbus_server", session_bus.address, ready="ready")
+
+
+@pytest.fixture
+def client(session_bus: PrivateBus, fake_server: object) -> Iterator[BusClient]:
+    with BusClient(session_bus.address) as found:
+        yield found
+
+
+def _spawner(root: Path, env: dict[str, str]) -> Iterator[Spawn]:
+    children: list[subprocess.Popen[str]] = []
+
+    def start(module: str, *args: str, ready: str = "", **popen: object) -> subprocess.Popen[str]:
+        options: dict[str, object] = {"cwd": root, "env": env, "stdout": subprocess.PIPE}
+        command = [sys.executable, "-m", module, *args]
+        child = subprocess.Popen(command, text=True, **(options | popen))  # type: ignore[call-overload]
+        children.append(child)
+        if ready:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            assert line.startswith(ready), f"{module} said {line!r}, not {ready!r}"
+        return child  # type: ignore[no-any-return]
+
+    yield start
+    for child in reversed(children):
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
