@@ -1,0 +1,127 @@
+"""What people read: status, models, heat, units; and what a terminal must never get."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from stoker.cli import screens
+from stoker.cli.terminal import Terminal, clean
+
+
+class _Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+PLAIN = Terminal(out=io.StringIO(), err=io.StringIO())
+STATUS: dict[str, Any] = {
+    "version": "9.9.9", "state": "ready", "state_reason": "", "model": "smol",
+    "engine": "llama", "library": "b42", "runner_pid": 77, "runner_restarts": 2,
+    "runner_memory_bytes": 260 << 20, "queue_depth": 3, "active_jobs": 1, "threads": 2,
+    "uptime_s": 3700.0, "temperature_c": 54.25, "wall_c": 78.0, "thermal_state": "ok",
+    "board": "Raspberry Pi 4",
+}  # fmt: skip
+
+
+def test_status_fits_one_screen_and_says_everything() -> None:
+    lines = screens.status(STATUS, PLAIN)
+    text = "\n".join(lines)
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    for part in ("ready", "smol (llama b42)", "pid 77, 260 MiB, 2 threads, restarted 2 ×",
+                 "1 running, 3 waiting", "54.2 °C of 78.0 °C", "1 h 1 min", "9.9.9"):  # fmt: skip
+        assert part in text
+
+
+def test_status_lives_with_an_agent_that_says_almost_nothing() -> None:
+    text = "\n".join(screens.status({"state": "no-model", "state_reason": "all broken"}, PLAIN))
+    assert "no-model: all broken" in text
+    assert "not running" in text
+    assert "unknown" in text
+
+
+@pytest.mark.parametrize("temperature", [None, float("nan")])
+def test_no_sensor_is_said_in_words(temperature: float | None) -> None:
+    facts = {**STATUS, "temperature_c": temperature, "thermal_state": "blind"}
+    assert screens.heat(facts, PLAIN) == "unknown (there is no temperature sensor on this machine)"
+
+
+@pytest.mark.parametrize(("celsius", "cells"), [(10.0, 0), (49.0, 10), (78.0, 20), (99.0, 20)])
+def test_the_bar_ends_at_the_wall(celsius: float, cells: int) -> None:
+    shown = screens.heat({**STATUS, "temperature_c": celsius}, PLAIN)
+    assert (shown.count("█"), shown.count("░")) == (cells, 20 - cells)
+
+
+def test_thermal_lists_sensors_faults_and_policies() -> None:
+    facts = {
+        "state": "watching", "reason": "", "wall_c": 75.0, "temperature_c": 51.5,
+        "headroom": 0.8, "cap_khz": 1_400_000, "caps_khz": {"policy0": 1_400_000},
+        "sensors": [
+            {"name": "cpu", "kind": "zone", "path": "/sys/x", "temperature_c": 51.5},
+            {"name": "nvme", "kind": "hwmon", "path": "/sys/y", "fault": "ENODATA"},
+        ],
+        "policies": [
+            {"name": "policy0", "min_khz": 600_000, "max_khz": 1_500_000, "writable": False}
+        ],
+    }  # fmt: skip
+    text = "\n".join(screens.thermal(facts, PLAIN))
+    for part in ("watching: watching only", "80 %", "51.5", "ENODATA", "600 MHz … 1.50 GHz",
+                 "1.40 GHz", "read only"):  # fmt: skip
+        assert part in text
+
+
+def test_every_thermal_state_has_words() -> None:
+    documented = {"ok", "degraded", "safe", "stop", "watching", "blind"}
+    assert set(screens.STATE_WORDS) == documented
+
+
+def test_models_show_why_one_is_not_used() -> None:
+    found = [
+        {"name": "a", "state": "ready", "size_bytes": 98 << 20, "default": True,
+         "context_tokens": 2048, "description": "small", "reason": ""},
+        {"name": "b", "state": "set-aside", "size_bytes": 0, "reason": "crashed 3 times"},
+    ]  # fmt: skip
+    lines = screens.models(found, PLAIN)
+    assert lines[1].startswith("*  a")
+    assert "98 MiB" in lines[1]
+    assert "crashed 3 times" in lines[2]
+    assert "stoker.toml" in screens.models([], PLAIN)[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (98 << 20, "98 MiB"), (3 << 30, "3.0 GiB")],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert screens.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.9, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90061, "1 d 1 h")],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert screens.span(seconds) == text
+
+
+def test_control_characters_never_reach_a_terminal() -> None:
+    evil = "a\x1b]0;title\x07b\x9b31m\rc\n\td\x7f"
+    assert clean(evil) == "a]0;titleb31mc\n\td"
+    assert Terminal(out=_Tty(), err=_Tty()).clean(evil) == clean(evil)
+    assert PLAIN.clean(evil) == evil
+    facts = {**STATUS, "model": evil}
+    shown = screens.status(facts, Terminal(out=_Tty(), err=_Tty(), colour=False))
+    assert "\x1b" not in "".join(shown)
+
+
+def test_colours_need_a_terminal_and_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Terminal(out=_Tty()).paint("x", "dim") == "\x1b[2mx\x1b[0m"
+    assert Terminal(out=_Tty(), colour=False).paint("x", "dim") == "x"
+    assert Terminal(out=io.StringIO()).paint("x", "dim") == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Terminal(out=_Tty()).paint("x", "dim") == "x"

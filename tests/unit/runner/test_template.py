@@ -1,0 +1,134 @@
+"""Chat templates: right text for the common shapes, and no way out of the sandbox."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from stoker.errors import InvalidRequest, ModelUnavailable
+from stoker.events.runner import Message
+from stoker.runner.template import CHATML, MAX_SOURCE_BYTES, ChatTemplate
+
+NOW = datetime.datetime(2026, 2, 3, 4, 5, tzinfo=datetime.UTC)
+TALK = (Message("system", "Be brief."), Message("user", "Hi {{ 1 }} ü"))
+
+LLAMA3 = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' + m['content'] | trim"
+    " + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{% endif %}"
+)
+MISTRAL = (
+    "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}"
+    "{%- set rest = messages[1:] %}{%- else %}{%- set rest = messages %}{%- endif %}"
+    "{{- bos_token }}{%- for m in rest %}"
+    "{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{- raise_exception('roles must alternate') }}{%- endif %}"
+    "{%- if m['role'] == 'user' %}{%- if loop.first and system is defined %}"
+    "{{- '[INST] ' + system + '\n\n' + m['content'] + '[/INST]' }}{%- else %}"
+    "{{- '[INST] ' + m['content'] + '[/INST]' }}{%- endif %}"
+    "{%- else %}{{- ' ' + m['content'] + eos_token }}{%- endif %}{%- endfor %}"
+)
+R1 = (
+    "{% set ns = namespace(system='') %}{% for m in messages %}{% if m['role'] == 'system' %}"
+    "{% set ns.system = m['content'] %}{% endif %}{% endfor %}{{ bos_token }}{{ ns.system }}"
+    "{% for m in messages %}{% if m['role'] == 'user' %}{{ '<|User|>' + m['content'] }}{% endif %}"
+    "{% if m['role'] == 'assistant' %}{% set content = m['content'] %}"
+    "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}"
+    "{{ '<|Assistant|>' + content }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|Assistant|><think>\n' }}{% endif %}"
+)
+DATED = "{{ strftime_now('%d %b %Y') }} {{ messages | map(attribute='role') | list | tojson }}"
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (
+            CHATML,
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi {{ 1 }} ü<|im_end|>\n"
+            "<|im_start|>assistant\n",
+        ),
+        (
+            LLAMA3,
+            "<s><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\nHi {{ 1 }} ü<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+        (MISTRAL, "<s>[INST] Be brief.\n\nHi {{ 1 }} ü[/INST]"),
+        (R1, "<s>Be brief.<|User|>Hi {{ 1 }} ü<|Assistant|><think>\n"),
+        (DATED, '03 Feb 2026 ["system", "user"]'),
+    ],
+    ids=["chatml", "llama3", "mistral", "r1", "dated"],
+)
+def test_template_renders_as_its_model_expects(source: str, wanted: str) -> None:
+    assert ChatTemplate(source, bos="<s>", eos="</s>").render(TALK, now=NOW) == wanted
+
+
+def test_what_the_template_refuses_is_the_callers_error() -> None:
+    template = ChatTemplate(MISTRAL, bos="<s>")
+    with pytest.raises(InvalidRequest, match="roles must alternate"):
+        template.render((Message("assistant", "x"),), now=NOW)
+
+
+def test_earlier_thoughts_are_left_out_of_the_history() -> None:
+    talk = (Message("user", "a"), Message("assistant", "hm</think>b"), Message("user", "c"))
+    assert "hm" not in ChatTemplate(R1).render(talk, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.__class__.__base__.__subclasses__() }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ raise_exception.__globals__['json'] }}",
+        "{{ strftime_now.__closure__ }}",
+        "{{ (messages | map(attribute='__class__') | first).__name__ }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+        "{{ messages.append({'role': 'x'}) }}",
+        "{{ messages[0].update({'role': 'x'}) }}",
+    ],
+)
+def test_escape_attempts_are_refused_or_lead_nowhere(attack: str) -> None:
+    try:
+        out = ChatTemplate(attack).render(TALK, now=NOW)
+    except (InvalidRequest, ModelUnavailable):
+        return
+    assert out == "", f"the template reached something: {out!r}"
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "{{ 9 ** 9 ** 9 }}",
+        "{{ 'a' * 10000000000 }}",
+        "{{ [0] * 10000000000 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'a'.ljust(10000000000) }}",
+        "{{ '{:>10000000000}'.format(1) }}",
+        "{{ 'a' | center(10000000000) }}",
+        "{{ range(10000000000) | list }}",
+        "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}"
+        "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% set c = a %}"
+        "{% endfor %}{% endfor %}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}aaaaaaaaaaaaaaaaaaaa"
+        "{% endfor %}{% endfor %}",
+    ],
+)
+def test_templates_that_want_all_time_or_memory_are_stopped(bomb: str) -> None:
+    with pytest.raises((InvalidRequest, ModelUnavailable)):
+        ChatTemplate(bomb).render(TALK, now=NOW, cpu_s=0.2)
+
+
+def test_oversized_and_broken_sources_are_refused() -> None:
+    with pytest.raises(ModelUnavailable, match="bytes"):
+        ChatTemplate("x" * (MAX_SOURCE_BYTES + 1))
+    with pytest.raises(ModelUnavailable, match="cannot use the chat template"):
+        ChatTemplate("{% for %}")
