@@ -277,11 +277,19 @@ _ALIVE: Row = {
     Stop: (_dismiss, _to(_P.CLOSING)),
     Restart: (_replace_runner, _to(_P.CLOSING)),
     LinkLost: (_link_lost, _to(_P.CLOSING)),
-    Exited: (_exited, _ENDED),
+    Exited: (_exited, _to(_P.BACKOFF)),  # nobody ordered it
 }
-_GOING: Row = {Restart: (_restart_later, _to(_P.CLOSING, _P.TERMINATING, _P.KILLING)),
-               Stop: (_give_up_on, _to(_P.CLOSING, _P.TERMINATING, _P.KILLING)),
-               Exited: (_exited, _ENDED)}  # fmt: skip
+
+
+def _going(phase: Phase, escalated: Phase) -> Row:
+    return {
+        Restart: (_restart_later, _to(phase)),
+        Stop: (_give_up_on, _to(phase)),
+        Exited: (_exited, _ENDED),
+        Tick: (_escalate, _to(phase, escalated)),
+    }
+
+
 _IDLE: Row = {Stop: (_rest, _to(_P.STOPPED)), Restart: (_restart_now, _BEGUN)}
 TABLE: Final[dict[Phase, Row]] = {
     _P.STOPPED: {Start: (_start, _BEGUN), Restart: (_restart_now, _BEGUN)},
@@ -296,7 +304,7 @@ TABLE: Final[dict[Phase, Row]] = {
                  Tick: (_watch, _to(_P.LOADING, _P.KILLING))},
     _P.READY: {**_ALIVE, SignOfLife: (_seen, _to(_P.READY)), Proven: (_prove, _to(_P.READY)),
                Tick: (_watch, _to(_P.READY, _P.KILLING))},
-    _P.CLOSING: {**_GOING, Tick: (_escalate, _to(_P.CLOSING, _P.TERMINATING))},
-    _P.TERMINATING: {**_GOING, Tick: (_escalate, _to(_P.TERMINATING, _P.KILLING))},
-    _P.KILLING: {**_GOING, Tick: (_escalate, _to(_P.KILLING))},
+    _P.CLOSING: _going(_P.CLOSING, _P.TERMINATING),
+    _P.TERMINATING: _going(_P.TERMINATING, _P.KILLING),
+    _P.KILLING: _going(_P.KILLING, _P.KILLING),
 }  # fmt: skip
