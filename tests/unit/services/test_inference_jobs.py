@@ -8,6 +8,8 @@ from tests.unit.services.inference_rig import ALICE, BOB, Rig, config
 from stoker import errors
 from stoker.events.inference import Ask
 from stoker.events.runner import Cancel, Delta, Deltas, Generate, Pause, Resume
+from stoker.ports.doors import InferenceListener
+from stoker.units import Seconds
 
 
 @pytest.fixture
@@ -194,3 +196,40 @@ def test_cancel_of_an_ended_or_unknown_job_is_harmless(rig: Rig) -> None:
         future = rig.service.cancel(job, "test")
         rig.turn()
         assert future.result(0) is False
+
+
+def test_too_hot_means_running_jobs_stand_still_waiting_ones_wait_new_ones_are_refused(
+    rig: Rig,
+) -> None:
+    running, second, waiting = rig.ask(), rig.ask(), rig.ask()
+    rig.service.hold(True, "78 °C, the wall is 75 °C")
+    rig.turn()
+    assert rig.runner.of_kind(Pause) == [Pause(running.id), Pause(second.id)]
+    rig.runner.stream(running.id, "last words", done=True)  # it was done before it heard
+    rig.turn()
+    assert len(rig.runner.of_kind(Generate)) == 2
+    refused = rig.ask()
+    with pytest.raises(errors.Throttled, match="78 °C"):
+        refused.future.result(0)
+    rig.service.hold(False, "")
+    rig.turn()
+    assert rig.runner.of_kind(Resume) == [Resume(second.id)]
+    assert [r.job for r in rig.runner.of_kind(Generate)][2:] == [waiting.id]  # type: ignore[union-attr]
+
+
+def test_new_limits_count_from_the_next_job_on(rig: Rig) -> None:
+    rig.service.reconfigure(config(deadline_s=Seconds(1)))
+    asked = rig.ask()
+    rig.pass_time(1.5)
+    assert asked.records()[-1]["error"]["code"] == "deadline-exceeded"
+
+
+def test_a_listener_that_fails_does_not_stop_the_loop(rig: Rig) -> None:
+    def fail(_view: object) -> None:
+        raise RuntimeError("a door's fault")
+
+    rig.service.listen(InferenceListener(job_started=fail))
+    asked = rig.ask()
+    rig.runner.stream(asked.id, "fine", done=True)
+    rig.turn()
+    assert asked.records()[0] == {"t": "fine"}
