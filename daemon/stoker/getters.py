@@ -7,6 +7,7 @@ getters serve configuration (ConfigInvalid) and requests (InvalidRequest).
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -122,7 +123,10 @@ class Table:
         """Refuse what nobody read: a misspelt key must not be a silent default."""
         unknown = sorted(set(self._data) - self._seen)
         if unknown:
-            self.refuse(unknown[0], "unknown key")
+            near = difflib.get_close_matches(unknown[0], sorted(self._seen), n=1)
+            self.refuse(
+                unknown[0], f"unknown key; did you mean {near[0]}?" if near else "unknown key"
+            )
 
     def _take(self, key: str, default: object) -> object:
         self._seen.add(key)

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# "make deb": the Debian packages, in build/deb. llama.cpp is compiled for the field here, once per
+# source, flags and compiler, and kept in the cache; dpkg-buildpackage then works without network.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$PWD
+readonly root
+readonly venv=$root/.venv
+: "${STOKER_CACHE:?run it by make deb}"
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    printf 'deb: %s\n' "$@" >&2
+    exit 1
+}
+fail_with_log() {
+    tail -n 40 "$2" >&2
+    die "cannot $1; the whole log is $2"
+}
+logged() {
+    local what=$1 log=$2 start=$SECONDS
+    shift 2
+    say "  $what …"
+    "$@" >"$log" 2>&1 </dev/null || fail_with_log "$what" "$log"
+    say "  $what: done in $((SECONDS - start)) s"
+}
+
+# shellcheck source=.ci/steps/llama.sh
+. .ci/steps/llama.sh
+
+arch=${DEB_ARCH:-$(dpkg --print-architecture)}
+readonly arch
+
+# Variants a device chooses from at run time. ggml knows more; each costs 1.2 MB of the package,
+# and these are the steps that pay: no AVX (old Atoms), AVX, AVX2, AVX-VNNI (N100), AVX-512.
+case $arch in
+    amd64) readonly -a variants=(x64 sse42 sandybridge haswell alderlake skylakex icelake zen4) ;;
+    # Pi 4; Pi 5 and RK3588; Orin and Graviton; SVE machines with and without SVE2.
+    arm64) readonly -a variants=(armv8.0_1 armv8.2_1 armv8.2_2 armv8.6_1 armv8.6_2) ;;
+    *) die "cannot build for $arch: amd64 and arm64 are known" ;;
+esac
+
+readonly -a field_flags=(
+    "${llama_flags[@]}"
+    -DGGML_NATIVE=OFF
+    -DGGML_BACKEND_DL=ON
+    -DGGML_CPU_ALL_VARIANTS=ON
+)
+
+# Debian's own hardening; without the debug symbols, which nobody would look at here.
+field_environment() {
+    local name
+    for name in CFLAGS CXXFLAGS LDFLAGS; do
+        printf '%s=%s\n' "$name" "$(DEB_BUILD_MAINT_OPTIONS=hardening=+bindnow \
+            dpkg-buildflags --get "$name" | sed -E 's/(^| )-g( |$)/ /; s/-ffile-prefix-map=[^ ]*//')"
+    done
+    if [[ $arch != "$(dpkg --print-architecture)" ]]; then
+        local triplet
+        triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_GNU_TYPE)
+        printf 'CC=%s-gcc\nCXX=%s-g++\n' "$triplet" "$triplet"
+    fi
+}
+
+field_key() {
+    {
+        cat .ci/lock/llama.txt
+        printf '%s\n' "$arch" "${field_flags[@]}" "${variants[@]}"
+        field_environment
+        c++ --version | head -n 1
+        cmake --version | head -n 1
+    } | sha256sum | cut -c1-16
+}
+
+# Builds into a temporary folder and renames it when it is whole. What is kept: the libraries and
+# the bindings' low-level modules; neither server, tools, multimodal nor training code.
+field_llama() {
+    local dir=$1 log=$STOKER_CACHE/logs/llama-field.log source archive version start=$SECONDS
+    mkdir -p "$STOKER_CACHE/logs" "${dir%/*}"
+    work=$(mktemp -d "$STOKER_CACHE/field.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    version=$(sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt)
+    archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
+    llama_source "$archive"
+    tar -xzf "$archive" -C "$work"
+    source=$work/llama_cpp_python-$version
+    say "  build llama.cpp for $arch: ${variants[*]} (log: $log) …"
+    field_compile "$source/vendor/llama.cpp" "$log" || fail_with_log "build llama.cpp" "$log"
+    field_collect "$source" >>"$log" 2>&1 || fail_with_log "collect llama.cpp" "$log"
+    rm -rf "$dir"
+    mv "$work/out" "$dir"
+    rm -rf "$work"
+    trap - EXIT
+    say "  build llama.cpp for $arch: done in $((SECONDS - start)) s"
+}
+
+field_compile() {
+    local source=$1 log=$2 wanted
+    local -a cross=() environment
+    if [[ $arch == arm64 && $(uname -m) != aarch64 ]]; then
+        cross=(-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64)
+    fi
+    # ggml depends on every variant it knows: let it know only ours.
+    wanted=$(IFS='|' && printf '%s' "${variants[*]}")
+    sed -i -E "/ggml_add_cpu_backend_variant\(/{/\((${wanted//./\\.})[ )]/!d}" \
+        "$source/ggml/src/CMakeLists.txt"
+    mapfile -t environment < <(field_environment)
+    env "${environment[@]}" cmake -G Ninja -S "$source" -B "$work/build" "${field_flags[@]}" \
+        "${cross[@]}" >"$log" 2>&1 </dev/null || return 1
+    NINJA_STATUS='@%f/%t@ ' nice cmake --build "$work/build" --parallel "$(llama_jobs)" 2>&1 \
+        </dev/null | tee -a "$log" | llama_progress || return 1
+    cmake --install "$work/build" --prefix "$work/native" --strip >>"$log" 2>&1 </dev/null
+}
+
+field_collect() {
+    local source=$1 out=$work/out/llama_cpp
+    mkdir -p "$out/lib"
+    cp "$work"/native/lib/lib{llama,ggml,ggml-base}.so "$work"/native/bin/libggml-cpu-*.so \
+        "$out/lib/" || return 1
+    chmod 644 "$out"/lib/*
+    cp "$source"/llama_cpp/{llama_cpp,_ggml,_ctypes_extensions}.py "$out/" || return 1
+    # The runner never runs the package's own __init__: it would import numpy.
+    printf '"""The low-level bindings of llama-cpp-python %s, for the runner of Stoker."""\n' \
+        "$version" >"$out/__init__.py"
+    printf '\n__version__ = "%s"\n' "$version" >>"$out/__init__.py"
+    cp "$source/LICENSE.md" "$work/out/LICENSE.llama-cpp-python" &&
+        cp "$source/vendor/llama.cpp/LICENSE" "$work/out/LICENSE.llama.cpp"
+}
+
+field_dir() { printf '%s\n' "$STOKER_CACHE/llama-field/$(field_key)-$arch"; }

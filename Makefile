@@ -1,0 +1,46 @@
+# The verbs. Each one first sees to it that the checkout is ready (well under a second when it
+# is); .ci/bootstrap tells what it installs and why.
+
+SHELL := /bin/bash
+READY := .ci/bootstrap --
+
+.PHONY: help run test check bench deb vm clean
+
+help:
+	@echo 'make run              start everything and watch a real model answer over D-Bus'
+	@echo 'make run ASK="…"      the same, asking that'
+	@echo 'make test             all tests, on real parts (ARGS="-k frames -x" goes to pytest)'
+	@echo 'make check            style, types, floors: what is judged without running'
+	@echo 'make bench NAME=…     one benchmark; without a name, the list'
+	@echo 'make deb              the Debian package (not there yet)'
+	@echo 'make vm               the tests in a virtual machine (not there yet)'
+	@echo 'make clean            removes .venv and what tools left here; the cache stays'
+
+run:
+	@$(READY) python -m stoker.tour $(if $(value ASK),--ask "$$STOKER_ASK")
+
+test:
+	@$(READY) python -m pytest $(ARGS)
+
+check:
+	@$(READY) .ci/check
+
+bench:
+ifdef NAME
+	@$(READY) python -m bench.$(NAME) $(ARGS)
+else
+	@echo 'Benchmarks, to be run as make bench NAME=… (ARGS="--help" tells what one takes):'
+	@grep -l __main__ bench/*.py | sed -e 's,^bench/,  ,' -e 's,\.py$$,,'
+endif
+
+deb vm:
+	@echo 'make $@: not there yet; it comes with issue 3 (the Debian package and its VM test)' >&2
+	@exit 2
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find daemon ota tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "The cache (compiled llama.cpp, the model) stays in $${STOKER_CACHE:-$$HOME/.cache/stoker}"
+
+# Through the environment: a question with quotes or dollars must not meet a shell.
+run: export STOKER_ASK = $(value ASK)

@@ -1,0 +1,146 @@
+"""How each key is read: its kind and what it may be, one table a section.
+
+The keys equal the fields of ``schema`` (a test holds it). Ranges refuse what can only
+be a slip of the hand; what the device can really do is decided where it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from stoker.getters import Table
+
+Reader = Callable[[Table, str, Any], object]
+"""(table, key, default) -> the checked value."""
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+DAY_S: Final = 86_400.0
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_MAX_PATH_BYTES: Final = 4096  # PATH_MAX
+
+
+def whole(low: int, high: int) -> Reader:
+    return lambda table, key, default: table.whole(key, default, low=low, high=high)
+
+
+def number(low: float, high: float) -> Reader:
+    return lambda table, key, default: table.number(key, default, low=low, high=high)
+
+
+def flag(table: Table, key: str, default: Any) -> object:
+    return table.flag(key, default)
+
+
+def one_of(*allowed: str) -> Reader:
+    return lambda table, key, default: table.choice(key, allowed, default)
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Reader:
+    def read(table: Table, key: str, default: Any) -> object:
+        value = table.text(key, default)
+        if not pattern.fullmatch(value):
+            table.refuse(key, f"{value!r} is not {what}")
+        return value
+
+    return read
+
+
+def path(table: Table, key: str, default: Any) -> object:
+    """The daemon runs in ``/``: a relative path would mean another file than it says."""
+    value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
+    if not value.startswith("/"):
+        table.refuse(key, f"{value!r} is not an absolute path")
+    if "\0" in value:
+        table.refuse(key, "a path cannot hold a NUL character")
+    return value
+
+
+def bus(table: Table, key: str, default: Any) -> object:
+    """``system``, ``session`` or a D-Bus address such as ``unix:path=/run/x``."""
+    value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
+    if value not in ("system", "session") and not re.match(r"[a-z-]+:[^\s]+=", value):
+        table.refuse(key, f"{value!r} is not system, session or a D-Bus address")
+    return value
+
+
+def wall(table: Table, key: str, default: Any) -> object:
+    """0 leaves the wall to the board; a few degrees would mean "never run"."""
+    value = table.number(key, default, low=0.0, high=125.0)
+    if 0.0 < value < 30.0:
+        table.refuse(key, f"{value} °C is colder than the air around many boards; 0 or 30..125")
+    return value
+
+
+MODEL: Final[Mapping[str, Reader]] = {
+    "path": path,
+    "context_tokens": whole(0, 1 << 20),
+    "mmap": flag,
+    "mlock": flag,
+    "kv_type": one_of("f16", "q8_0", "q4_0"),
+    "flash_attention": one_of("auto", "on", "off"),
+    "gpu_layers": whole(0, 1000),
+}
+
+SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+    "daemon": {
+        "bus": bus,
+        "state_dir": path,
+        "runtime_dir": path,
+        "log_level": one_of("debug", "info", "warning", "error"),
+    },
+    "runner": {
+        "engine": one_of("llama", "echo"),
+        "slots": whole(1, 64),
+        "threads": whole(0, 512),
+        "threads_batch": whole(0, 512),
+        "batch_tokens": whole(16, 16_384),
+        "prefill_target_ms": whole(1, 60_000),
+        "gomp_spincount": whole(0, 1_000_000_000),
+        "hello_timeout_s": number(0.5, 600.0),
+        "load_stall_timeout_s": number(1.0, 3600.0),
+        "heartbeat_timeout_s": number(2.0, 600.0),  # the runner beats once a second
+        "stop_timeout_s": number(0.1, 120.0),
+    },
+    "restart": {
+        "backoff_first_s": number(0.01, 60.0),
+        "backoff_cap_s": number(0.01, 3600.0),
+        "stable_after_s": number(1.0, DAY_S),
+        "crash_limit": whole(1, 100),
+        "crash_window_s": number(1.0, DAY_S),
+    },
+    "inference": {
+        "queue_limit": whole(1, 10_000),
+        "max_request_bytes": whole(KIB, 8 * MIB),  # what one frame to the runner carries
+        "max_tokens": whole(1, 1 << 20),
+        "max_tokens_limit": whole(1, 1 << 20),
+        "deadline_s": number(1.0, DAY_S),
+        "ask_timeout_s": number(1.0, DAY_S),
+        "stream_buffer_bytes": whole(4 * KIB, 16 * MIB),
+        "slow_reader_timeout_s": number(0.1, 3600.0),
+        "keep_result_s": number(0.0, DAY_S),
+        "max_result_bytes": whole(KIB, 64 * MIB),
+    },
+    "sampling": {
+        "temperature": number(0.0, 5.0),
+        "top_k": whole(0, 1_000_000),
+        "top_p": number(0.0, 1.0),
+        "min_p": number(0.0, 1.0),
+        "repeat_penalty": number(0.1, 10.0),
+        "repeat_last_n": whole(0, 4096),
+        "seed": whole(-1, (1 << 32) - 1),
+    },
+    "thermal": {
+        "enabled": flag,
+        "board": matching(NAME, 'a board\'s name or "auto"'),
+        "wall_c": wall,
+        "actuate": flag,
+        "sysfs_root": path,
+        "period_min_s": number(0.05, 10.0),
+        "period_max_s": number(0.05, 60.0),
+    },
+    "access": {"admin_group": matching(_GROUP, "a group's name")},
+}

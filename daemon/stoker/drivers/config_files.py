@@ -1,0 +1,104 @@
+"""Reads the configuration files: /etc/stoker/stoker.toml, then stoker.d/*.toml by name.
+
+Bytes and TOML end here; what the keys mean is ``config/parse``. A missing main file
+means the defaults, unless somebody named that file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from stoker.config.parse import Source, parse
+from stoker.config.schema import Config
+from stoker.errors import ConfigInvalid
+
+DEFAULT_PATH: Final = Path("/etc/stoker/stoker.toml")
+MAX_FILE_BYTES: Final = 256 * 1024
+MAX_DROP_INS: Final = 64
+
+
+def load(path: Path | None = None) -> Config:
+    """The configuration of ``path`` and its drop-ins; None = the usual place. ConfigInvalid."""
+    return parse(read(path))
+
+
+def read(path: Path | None = None) -> list[Source]:
+    """(file name, table) in the order in which they count; ConfigInvalid names the file."""
+    main = path or DEFAULT_PATH
+    sources: list[Source] = []
+    text = _text(main)
+    if text is not None:
+        sources.append((str(main), _table(main, text)))
+    elif path is not None:
+        raise _refused(main, "no such file")
+    for drop_in in _drop_ins(main.with_suffix(".d")):
+        text = _text(drop_in)
+        if text is not None:  # gone since it was listed
+            sources.append((str(drop_in), _table(drop_in, text)))
+    return sources
+
+
+def _drop_ins(folder: Path) -> list[Path]:
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _refused(folder, _reason(error)) from error
+    # Editors leave ".x.toml.swp" and "x.toml~"; package managers "x.toml.dpkg-old".
+    chosen = [name for name in names if name.endswith(".toml") and not name.startswith(".")]
+    if len(chosen) > MAX_DROP_INS:
+        raise _refused(folder, f"more than {MAX_DROP_INS} files")
+    return [folder / name for name in chosen]
+
+
+def _text(path: Path) -> str | None:
+    """None = absent. A FIFO or a device in the place of a file must not hang the daemon."""
+    try:
+        data = _head(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refused(path, _reason(error)) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise _refused(path, f"larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _refused(path, f"not UTF-8 (at line {line})") from error
+
+
+def _head(path: Path) -> bytes:
+    """One byte more than allowed at most."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _refused(path, "not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _table(path: Path, text: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _refused(path, str(error)) from error
+    except RecursionError as error:
+        raise _refused(path, "nested too deep") from error
+
+
+def _refused(path: Path, reason: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"cannot read configuration: {path}: {reason}", details={"file": str(path)}
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
