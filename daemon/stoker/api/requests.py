@@ -8,9 +8,10 @@ refused. The size of the whole call was checked before it was unpacked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from stoker.config.limits import SECTIONS
 from stoker.config.schema import Config
 from stoker.errors import InvalidRequest, StokerError
 from stoker.events.inference import Ask, Delivery
@@ -116,15 +117,11 @@ def _message_text(item: Table, limit: int) -> str:
 
 
 def _sampling(table: Table, default: Sampling) -> Sampling:
-    return Sampling(
-        temperature=table.number("temperature", default.temperature, low=0, high=5),
-        top_k=table.whole("top_k", default.top_k, low=0, high=1_000_000),
-        top_p=table.number("top_p", default.top_p, low=0, high=1),
-        min_p=table.number("min_p", default.min_p, low=0, high=1),
-        repeat_penalty=table.number("repeat_penalty", default.repeat_penalty, low=0.1, high=10),
-        repeat_last_n=default.repeat_last_n,
-        seed=table.whole("seed", default.seed, low=-1, high=2**32 - 1),
-    )
+    """As configuration reads it; ``repeat_last_n`` stays the operator's."""
+    readers = SECTIONS["sampling"]
+    keys = [key for key in readers if key != "repeat_last_n"]
+    values = {key: readers[key](table, key, getattr(default, key)) for key in keys}
+    return replace(default, **values)  # type: ignore[arg-type]
 
 
 def _stops(table: Table) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from stoker.events.runner import SAMPLING_RANGES
 from stoker.getters import Table
 
 Reader = Callable[[Table, str, Any], object]
@@ -29,6 +30,13 @@ def whole(low: int, high: int) -> Reader:
 
 def number(low: float, high: float) -> Reader:
     return lambda table, key, default: table.number(key, default, low=low, high=high)
+
+
+def _within(low: float, high: float) -> Reader:
+    """Whole numbers where both limits are whole."""
+    if isinstance(low, int) and isinstance(high, int):
+        return whole(low, high)
+    return number(low, high)
 
 
 def flag(table: Table, key: str, default: Any) -> object:
@@ -124,15 +132,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "keep_result_s": number(0.0, DAY_S),
         "max_result_bytes": whole(KIB, 64 * MIB),
     },
-    "sampling": {
-        "temperature": number(0.0, 5.0),
-        "top_k": whole(0, 1_000_000),
-        "top_p": number(0.0, 1.0),
-        "min_p": number(0.0, 1.0),
-        "repeat_penalty": number(0.1, 10.0),
-        "repeat_last_n": whole(0, 4096),
-        "seed": whole(-1, (1 << 32) - 1),
-    },
+    "sampling": {name: _within(*limits) for name, limits in SAMPLING_RANGES.items()},
     "thermal": {
         "enabled": flag,
         "board": matching(NAME, 'a board\'s name or "auto"'),

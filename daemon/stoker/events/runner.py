@@ -36,6 +36,18 @@ class Sampling:
     seed: int = -1  # -1 = the runner draws one and reports it
 
 
+SAMPLING_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0.0, 5.0),
+    "top_k": (0, 1_000_000),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repeat_penalty": (0.1, 10.0),
+    "repeat_last_n": (0, 4096),
+    "seed": (-1, 0xFFFFFFFF),
+}
+"""What each setting may be, for configuration, requests and the runner alike."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Load ``path``; answered by LoadProgress events, then Loaded or Failed."""

@@ -1,0 +1,96 @@
+"""``python -m stoker.runner --fd N --engine llama|echo``: wiring of the runner process.
+
+Ends with 0 when the agent closes the socket, 76 on a broken frame, 74 when the agent
+does not read, 69 when the engine cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from stoker.errors import StokerError
+from stoker.runner.channel import Channel
+from stoker.runner.engine import Engine
+from stoker.runner.loop import Loop
+
+EXIT_USAGE: Final = 64
+EXIT_UNAVAILABLE: Final = 69
+_PR_SET_PDEATHSIG: Final = 1
+_log = logging.getLogger("stoker.runner")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(name)s: %(message)s"
+    )
+    if options.die_with_parent:
+        _die_with(os.getppid())
+    # Ctrl-C in a terminal goes to the whole group; the agent decides when we end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        sock = socket.socket(fileno=options.fd)
+        if sock.type != socket.SOCK_STREAM:
+            raise OSError("not a stream socket")
+    except OSError as error:
+        _log.error("cannot use file descriptor %d: %s", options.fd, error)
+        return EXIT_USAGE
+    try:
+        engine = _engine(options)
+    except StokerError as error:
+        _log.error("%s", error.message)
+        return EXIT_UNAVAILABLE
+    loop = Loop(engine, lambda note: Channel(sock, note), pings=not options.no_ping)
+    gc.freeze()  # what is there now lives as long as the process
+    loop.start(on_stuck=lambda: os._exit(0))
+    return loop.run()
+
+
+def _engine(options: argparse.Namespace) -> Engine:
+    if options.engine == "echo":
+        from stoker.runner.echo import EchoEngine
+
+        return EchoEngine(faults=options.echo_faults)
+    from stoker.runner.library import Library
+    from stoker.runner.llama import LlamaEngine
+
+    return LlamaEngine(Library(), now=lambda: datetime.datetime.now().astimezone())
+
+
+def _die_with(parent: int) -> None:
+    """SIGKILL when the parent's thread that started us ends; so only on request."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="stoker-runner", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="connected stream socket")
+    parser.add_argument("--engine", choices=("llama", "echo"), default="llama")
+    parser.add_argument("--echo-faults", action="store_true", help="echo: let prompts misbehave")
+    parser.add_argument("--no-ping", action="store_true", help="decode without pings (tests)")
+    parser.add_argument(
+        "--die-with-parent", action="store_true", help="be killed when the starting thread ends"
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    # no interpreter shutdown: the engine's threads may still spin, and nothing is to be saved
+    os._exit(status)

@@ -1,0 +1,161 @@
+"""A deterministic engine for tests of everything else: it says the prompt's words again.
+
+One word a token. With ``faults`` some prompts make it misbehave as real ones do:
+``!crash`` abort, ``!oom`` SIGKILL, ``!hang``; ``!slow N``, ``!long N`` and ``!think``
+always work. A model path with ``crash-on-load`` in it crashes. It reads no model file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from stoker.errors import Cancelled, InvalidRequest, ModelUnavailable
+from stoker.events.runner import Load, Message, Sampling
+from stoker.runner import samplers
+from stoker.runner.engine import Facts, Identity, Outcome, Progress, Run
+
+_WORDS = re.compile(r"\s*\S+|\s+$")
+_END = 0
+
+
+class EchoEngine:
+    def __init__(
+        self, *, faults: bool = False, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._faults = faults
+        self._sleep = sleep
+        self._facts: Facts | None = None
+        self._pieces: list[bytes] = [b""]
+        self._ids: dict[bytes, int] = {}
+        self._held: dict[int, list[int]] = {}
+        self._scripts: dict[int, list[int]] = {}
+        self._slow_s: dict[int, float] = {}
+        self._abort = False
+        self._threads = (1, 1)
+
+    def identity(self) -> Identity:
+        return Identity("echo", "echo 1", "none")
+
+    def facts(self) -> Facts | None:
+        return self._facts
+
+    def load(self, request: Load, progress: Progress) -> Facts:
+        if "crash-on-load" in request.path and self._faults:
+            os.abort()
+        if "missing" in request.path and not Path(request.path).exists():
+            raise ModelUnavailable(f"cannot load model {request.path}: no such file")
+        for tenth in range(11):
+            if not progress(tenth / 10):
+                raise Cancelled(f"cannot load model {request.path}: stopped")
+        self._threads = (request.threads, request.threads_batch)
+        self._facts = Facts(
+            description="echo", parameters=0, size_bytes=0,
+            context_tokens=request.context_tokens or 4096, train_context_tokens=4096,
+            vocabulary=1 << 30, slots=max(request.slots, 1),
+            batch_tokens=max(request.batch_tokens, request.slots, 1),
+        )  # fmt: skip
+        return self._facts
+
+    def unload(self) -> None:
+        self._facts = None
+        self._held.clear()
+        self._scripts.clear()
+
+    def render(self, messages: Sequence[Message]) -> str:
+        return messages[-1].content if messages else ""
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:  # noqa: ARG002
+        return [self._id(word.encode("utf-8", "replace")) for word in _WORDS.findall(text)]
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenize(text, special=True)
+
+    def piece(self, token: int) -> bytes | None:
+        return None if token == _END else self._pieces[token]
+
+    def open(self, seq: int, sampling: Sampling, seed: int) -> None:  # noqa: ARG002
+        samplers.check(sampling)
+        self._held[seq] = []
+
+    def close(self, seq: int) -> None:
+        for table in (self._held, self._scripts, self._slow_s):
+            table.pop(seq, None)
+
+    def step(self, runs: Sequence[Run]) -> Outcome:
+        wait_s = max((self._slow_s.get(run.seq, 0.0) for run in runs), default=0.0)
+        if wait_s:
+            self._sleep(wait_s)
+        if self._abort:
+            return Outcome.ABORTED
+        for run in runs:
+            held = self._held[run.seq]
+            del held[run.start :]
+            held.extend(run.tokens)
+            if run.logits and run.seq not in self._scripts:
+                self._scripts[run.seq] = self._script(run.seq, held)
+        return Outcome.DONE
+
+    def sample(self, seq: int) -> int:
+        script = self._scripts[seq]
+        return script.pop() if script else _END
+
+    def length(self, seq: int) -> int:
+        return len(self._held[seq])
+
+    def truncate(self, seq: int, length: int) -> bool:
+        del self._held[seq][length:]
+        return True
+
+    def score(self, tokens: Sequence[int], start: int) -> tuple[float, int]:
+        """A word costs its bytes in nats: enough to tell a short text from a long one."""
+        nats = sum(len(self._pieces[token]) for token in tokens[start + 1 :])
+        return float(nats), max(len(tokens) - 1, 1)
+
+    def set_threads(self, threads: int, threads_batch: int) -> None:
+        if threads < 1 or threads_batch < 1:
+            raise InvalidRequest("cannot set threads: both must be at least 1")
+        self._threads = (threads, threads_batch)
+
+    def raise_abort(self) -> None:
+        self._abort = True
+
+    def clear_abort(self) -> None:
+        self._abort = False
+
+    def stats(self) -> Mapping[str, object]:
+        return {"threads": self._threads[0], "threads_batch": self._threads[1]}
+
+    def _script(self, seq: int, tokens: Sequence[int]) -> list[int]:
+        """What to say, last word first."""
+        words = [self._pieces[token] for token in tokens]
+        first = words[0].strip() if words else b""
+        if self._faults:
+            self._misbehave(first)
+        number = int(words[1]) if len(words) > 1 and words[1].strip().isdigit() else 1
+        if first == b"!slow":
+            self._slow_s[seq] = number / 1000.0
+            words = words[2:]
+        elif first == b"!long":
+            words = [b" word%d" % index for index in range(number)]
+        elif first == b"!think":
+            words = [b"<think>", b"hm,", b" well", b"</think>", *words[1:]]
+        return [self._id(word) for word in reversed(words)]
+
+    def _misbehave(self, word: bytes) -> None:
+        if word == b"!crash":
+            os.abort()
+        if word == b"!oom":  # what the kernel's OOM killer does to us
+            os.kill(os.getpid(), signal.SIGKILL)
+        while word == b"!hang":
+            self._sleep(3600.0)
+
+    def _id(self, piece: bytes) -> int:
+        if piece not in self._ids:
+            self._ids[piece] = len(self._pieces)
+            self._pieces.append(piece)
+        return self._ids[piece]

@@ -1,0 +1,222 @@
+"""The step loop: requests in, one batch, samples out, over and over. One thread.
+
+Cancel, Pause and SetThreads take effect between steps; a Cancel of every job in the
+running step ends it early. One job's trouble never ends another job.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+from stoker.errors import Busy, InternalError, StokerError
+from stoker.events.runner import (
+    Answer,
+    ApplyTemplate,
+    Beat,
+    Cancel,
+    Delta,
+    Deltas,
+    Generate,
+    Hello,
+    Load,
+    Loaded,
+    LoadProgress,
+    Pause,
+    Ping,
+    Resume,
+    Score,
+    SetThreads,
+    Stats,
+    Tokenize,
+    Unload,
+)
+from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Letter, Rejected
+from stoker.runner.desk import Desk, failed
+from stoker.runner.engine import Engine, Facts
+from stoker.runner.steps import Steps
+
+BEAT_EVERY_S: Final = 0.5
+PING_LIMIT_S: Final = 5.0
+PROGRESS_EVERY_S: Final = 0.05
+EXIT_OK: Final = 0
+EXIT_WRITE: Final = 74  # EX_IOERR: the agent does not read
+EXIT_PROTOCOL: Final = 76  # EX_PROTOCOL: a broken frame
+
+Clock = Callable[[], float]
+
+
+class Loop:
+    """``connect`` makes the channel; its reader's thread calls ``note`` only."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        connect: Callable[[Callable[[Letter], None]], Channel],
+        *,
+        pings: bool = True,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._pings = pings
+        self._last_ping = (0, clock())
+        self._beat_s = 0.0
+        self._closed = False
+        self._exit: int | None = None
+        self._channel = connect(self._note)
+        self._steps = Steps(engine, self._deltas, clock)
+        self._desk = Desk(engine, self._channel.send, self._counters)
+
+    def start(self, on_stuck: Callable[[], None] | None = None) -> None:
+        """Begins to read; ``on_stuck`` is for an agent that went while a step never ends."""
+        self._channel.start(on_stuck)
+
+    def run(self) -> int:
+        """Serves until the agent goes; the exit status of the process."""
+        try:
+            who = self._engine.identity()
+            self._channel.send(Hello(who.name, who.library, who.system, os.getpid()))
+            while self._exit is None:
+                self._turn()
+        except ChannelLostError as error:
+            return EXIT_WRITE if error.full else EXIT_OK
+        return self._exit
+
+    def _turn(self) -> None:
+        now_s = self._clock()
+        if now_s - self._beat_s >= BEAT_EVERY_S:
+            self._beat(now_s)
+        # without a ping the agent may be stopped; tokens for nobody are wasted heat
+        may_work = not self._pings or now_s - self._last_ping[1] < PING_LIMIT_S
+        idle = not (may_work and (self._steps.busy or self._desk.busy))
+        self._read(max(self._beat_s + BEAT_EVERY_S - now_s, 0.001) if idle else 0.0)
+        if may_work and self._exit is None:
+            self._steps.work()
+            if self._desk.busy:
+                self._desk.work()
+
+    def _note(self, letter: Letter) -> None:
+        """In the reader's thread: what cannot wait for the end of the step."""
+        if isinstance(letter, Ping):
+            self._last_ping = (letter.seq, self._clock())
+        elif isinstance(letter, Cancel):
+            self._steps.doom(letter.job)
+        elif isinstance(letter, Closed | Broken):
+            self._closed = True
+            self._engine.raise_abort()
+
+    def _read(self, wait_s: float) -> None:
+        """Takes all letters there are; waits for the first one when there is no other work."""
+        letter = self._channel.next(wait_s)
+        while letter is not None:
+            self._handle(letter)
+            if self._exit is not None:
+                return
+            letter = self._channel.next(0.0)
+
+    def _handle(self, letter: Letter) -> None:
+        match letter:
+            case Ping():
+                pass
+            case Generate():
+                self._steps.accept(letter)
+            case Cancel():
+                self._steps.cancel(letter.job)
+            case Pause() | Resume():
+                self._steps.pause(letter.job, paused=isinstance(letter, Pause))
+            case Load():
+                self._load(letter)
+            case Unload():
+                self._unload(letter)
+            case Tokenize() | ApplyTemplate() | Stats() | SetThreads() | Score():
+                self._desk.handle(letter)
+            case Rejected():
+                self._reject(letter)
+            case Closed():
+                self._exit = EXIT_OK
+            case Broken():
+                self._exit = EXIT_PROTOCOL
+            case _:
+                assert_never(letter)
+
+    def _reject(self, letter: Rejected) -> None:
+        if letter.job:
+            self._deltas([Delta(letter.job, error=letter.error.record())])
+        else:
+            self._channel.send(failed(letter.query, letter.error))
+
+    def _load(self, request: Load) -> None:
+        started_s = self._clock()
+        try:
+            facts = self._load_engine(request)
+        except StokerError as error:
+            self._channel.send(failed(request.id, error))
+            return
+        self._channel.send(
+            Loaded(
+                id=request.id,
+                model=request.model,
+                description=facts.description,
+                parameters=facts.parameters,
+                size_bytes=facts.size_bytes,
+                context_tokens=facts.context_tokens,
+                train_context_tokens=facts.train_context_tokens,
+                vocabulary=facts.vocabulary,
+                slots=facts.slots,
+                load_ms=round((self._clock() - started_s) * 1e3, 3),
+            )
+        )
+
+    def _load_engine(self, request: Load) -> Facts:
+        if self._steps.busy or self._desk.busy:
+            raise Busy(f"cannot load model {request.path}: jobs are running")
+        self._steps.forget()
+        sent_s = 0.0
+
+        def progress(fraction: float) -> bool:
+            nonlocal sent_s
+            now_s = self._clock()
+            if now_s - sent_s >= PROGRESS_EVERY_S or fraction >= 1.0:
+                sent_s = now_s
+                self._channel.send(LoadProgress(request.id, round(fraction, 4)))
+            if now_s - self._beat_s >= BEAT_EVERY_S:
+                self._beat(now_s)
+            return not self._closed
+
+        facts = self._engine.load(request, _safely(progress))
+        self._engine.clear_abort()
+        self._steps.begin(facts, target_ms=float(request.prefill_target_ms))
+        return facts
+
+    def _unload(self, request: Unload) -> None:
+        self._steps.drop_all()
+        self._desk.drop()
+        self._steps.forget()
+        self._engine.unload()
+        self._channel.send(Answer(request.id, {}))
+
+    def _beat(self, now_s: float) -> None:
+        self._beat_s = now_s
+        steps = self._steps
+        self._channel.send(Beat(self._last_ping[0], steps.count, steps.active, steps.waiting))
+
+    def _deltas(self, items: list[Delta]) -> None:
+        self._channel.send(Deltas(tuple(items)))
+
+    def _counters(self) -> Mapping[str, object]:
+        return self._steps.counters()
+
+
+def _safely(progress: Callable[[float], bool]) -> Callable[[float], bool]:
+    """No exception may pass through C: a lost channel stops the load instead."""
+
+    def guarded(fraction: float) -> bool:
+        try:
+            return progress(fraction)
+        except (ChannelLostError, InternalError):
+            return False
+
+    return guarded
