@@ -17,7 +17,7 @@ from stoker_client import Record, Stoker, StokerClientError, Stream
 DONE = Record(
     "done",
     data={"done": {"finish_reason": "length", "usage": {"completion_tokens": 4},
-                   "timings": {"ttft_ms": 1.25}}},
+                   "timings": {"first_token_ms": 1.25, "decode_tok_s": 20.06}}},
 )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_only_options_that_were_given_are_sent() -> None:
 
 
 def test_stats_say_what_is_known() -> None:
-    assert stats(DONE) == "4 answer tokens, ttft_ms 1.2, ended by length"
+    assert stats(DONE) == "4 answer tokens (20.1 a second), the first after 1.2 ms, ended by length"
     assert stats(Record("other")) == "ended by nothing"
 
 

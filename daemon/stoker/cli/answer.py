@@ -1,0 +1,157 @@
+"""One answer on its way to a terminal, a pipe or a program: shared by ask and chat.
+
+It waits for a model that is loading, shows what is going on while nothing comes, and
+writes each piece when it is there. What is asked is not its business.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Final
+
+from stoker.cli.bars import Bar
+from stoker.cli.terminal import Terminal
+from stoker_client import Options, Record, Stoker, StokerClientError, Stream
+from stoker_client.requests import Messages
+
+LOAD_LIMIT_S: Final = 600.0
+_QUIET_S: Final = 0.5  # nothing came for so long: say what is going on
+_BUSY_STATES: Final = ("starting", "loading", "restarting")
+
+
+@dataclass(slots=True)
+class Answer:
+    """What was written so far; ``end`` is the last record, when there was one."""
+
+    text: str = ""
+    end: Record = field(default_factory=lambda: Record("other"))
+
+
+def options_of(args: Namespace) -> Options:
+    """The options of the command line that were given."""
+    options: Options = {}
+    if args.system is not None:
+        options["system"] = args.system
+    if args.model is not None:
+        options["model"] = args.model
+    if args.max_tokens is not None:
+        options["max_tokens"] = args.max_tokens
+    if args.temperature is not None:
+        options["temperature"] = args.temperature
+    if args.seed is not None:
+        options["seed"] = args.seed
+    if args.stop:
+        options["stop"] = args.stop
+    if args.timeout is not None:
+        options["deadline_s"] = args.timeout
+    if getattr(args, "raw", False):
+        options["raw"] = True
+    return options
+
+
+def begin(stoker: Stoker, question: str | Messages, options: Options, terminal: Terminal) -> Stream:
+    """Start the job; while a model loads, wait for it (at most the deadline, or 10 minutes)."""
+    try:
+        return stoker.stream(question, **options)
+    except StokerClientError as error:
+        if error.code != "model-loading":
+            raise
+    bar = Bar(shown=terminal.err_is_tty)
+    try:
+        stoker.wait_ready(
+            options.get("deadline_s", LOAD_LIMIT_S),
+            lambda state, share: bar.update(_load_title(state), share),
+        )
+    finally:
+        bar.close()
+    return stoker.stream(question, **options)
+
+
+class Writer:
+    """Writes the records of one stream. ``answer`` is right at any moment, even after Ctrl-C."""
+
+    def __init__(self, terminal: Terminal, *, reasoning: bool) -> None:
+        self.answer = Answer()
+        self._terminal = terminal
+        self._reasoning = reasoning or terminal.colour
+        self._bar = Bar(shown=terminal.err_is_tty and not terminal.as_json)
+        self._part = ""  # kind of the last text written
+        self._line_open = False
+
+    def write(self, stream: Stream, stoker: Stoker) -> Answer:
+        """All of it. Raises what the stream raises; ends an open line in any case."""
+        try:
+            self._wait_for_first(stream, stoker)
+            started = time.monotonic()
+            for record in stream:
+                if self._terminal.as_json:
+                    self._terminal.json(record.data)
+                self._take(record, time.monotonic() - started)
+        finally:
+            self._bar.close()
+            if self._line_open:
+                self._terminal.line()
+        return self.answer
+
+    def _take(self, record: Record, waited_s: float) -> None:
+        match record.kind:
+            case "text":
+                self.answer.text += record.text
+                self._piece(record)
+            case "reasoning" if self._reasoning:
+                self._piece(record)
+            case "progress" if not self._part and waited_s > _QUIET_S and record.total:
+                self._bar.update("reading the prompt", record.done / record.total)
+            case "done":
+                self.answer.end = record
+
+    def _piece(self, record: Record) -> None:
+        terminal = self._terminal
+        if terminal.as_json or not record.text:
+            return
+        self._bar.close()
+        text = terminal.clean(record.text)
+        if self._part != record.kind:
+            # An answer after reasoning stands apart from it, without the model's own gap.
+            gap = "" if not self._part else ("\n\n" if self._line_open else "\n")
+            text = gap + (text.lstrip("\n") if self._part else text)
+            self._part = record.kind
+        if text:  # before the write: an interrupt may come with it
+            self._line_open = not text.endswith("\n")
+        terminal.write(terminal.paint(text, "dim") if record.kind == "reasoning" else text)
+
+    def _wait_for_first(self, stream: Stream, stoker: Stoker) -> None:
+        """A queued job says nothing: look whether the agent is loading, and show that."""
+        if not self._terminal.err_is_tty or self._terminal.as_json:
+            return
+        while not stream.wait(_QUIET_S):
+            state, share = stoker.load_state()
+            if state in _BUSY_STATES:
+                self._bar.update(_load_title(state), share)
+        self._bar.close()
+
+
+def stats(record: Record) -> str:
+    """Tokens and times of a ``done`` record in one line; what is unknown is left out."""
+    usage, timings = record.inner("usage"), record.inner("timings")
+    parts = []
+    for words, count, rate in (
+        ("prompt tokens", "prompt_tokens", "prefill_tok_s"),
+        ("answer tokens", "completion_tokens", "decode_tok_s"),
+    ):
+        if count in usage:
+            speed = timings.get(rate)
+            each = f" ({speed:.1f} a second)" if isinstance(speed, float) else ""
+            parts.append(f"{usage[count]} {words}{each}")
+    first = timings.get("first_token_ms")
+    if isinstance(first, float):
+        parts.append(f"the first after {first:.1f} ms")
+    return ", ".join([*parts, f"ended by {record.finish_reason or 'nothing'}"])
+
+
+def _load_title(state: str) -> str:
+    return {"loading": "loading the model", "restarting": "the runner restarts"}.get(
+        state, "the agent starts"
+    )

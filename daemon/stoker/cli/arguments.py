@@ -1,0 +1,225 @@
+"""The verbs and options of stokerctl, as argparse knows them.
+
+The man page, the bash completion and the README's help text are made from this or
+compared with it. It parses words and reads nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+USAGE_STATUS: Final = 64  # as invalid-request in the table of errors
+HELP_WIDTH: Final = 88
+
+DESCRIPTION: Final = """\
+Ask the language model of this device, and see how it is.
+Talks to stokerd over D-Bus: the system bus, or the one in STOKER_BUS_ADDRESS."""
+
+
+class Verb(NamedTuple):
+    """One verb: what it does in a line, in a paragraph, and how it is used."""
+
+    name: str
+    summary: str
+    text: str
+    examples: tuple[str, ...]
+    fill: Callable[[argparse.ArgumentParser], None] = lambda _parser: None
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one help width, so that help can be compared, and sysexits' status."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", _formatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(USAGE_STATUS, f"{self.prog}: {message}\n")
+
+    def format_help(self) -> str:
+        if self.epilog is None:
+            self.epilog = epilog()
+        return super().format_help()
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=HELP_WIDTH)
+
+
+def build() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="stokerctl", description=DESCRIPTION)
+    _add_global(parser, absent=None)
+    verbs = parser.add_subparsers(
+        title="verbs", dest="verb", metavar="VERB", parser_class=Parser, required=True
+    )
+    for verb in VERBS:
+        examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
+        sub = verbs.add_parser(verb.name, help=verb.summary, description=verb.text, epilog=examples)
+        verb.fill(sub)
+        # Global options may stand after the verb too; there they must not undo earlier ones.
+        _add_global(sub, absent=argparse.SUPPRESS)
+    return parser
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Exits with 0 after --help and with 64 when the words make no sense."""
+    return build().parse_args(words)
+
+
+def epilog() -> str:
+    lines = [f"  {status:<4}{meaning}" for status, meaning in exit_statuses()]
+    return "exit status:\n" + "\n".join(lines)
+
+
+def exit_statuses() -> list[tuple[int, str]]:
+    """Every exit status and the error codes behind it, from the one table of errors."""
+    from stoker.api import errormap
+
+    found: dict[int, list[str]] = {0: ["fine"]}
+    for row in errormap.ROWS:
+        found.setdefault(row.exit_status, []).append(row.code)
+    found[USAGE_STATUS].append("wrong words on the command line")
+    found[74].append("the output cannot be written")
+    found[130].append("Ctrl-C")
+    found[141] = ["the reader of the output went away"]
+    return [(status, ", ".join(found[status])) for status in sorted(found)]
+
+
+def _add_global(parser: argparse.ArgumentParser, absent: str | None) -> None:
+    group = parser.add_argument_group("everywhere")
+    off: Any = False if absent is None else absent
+    group.add_argument("--json", action="store_true", default=off, help="print JSON for programs")
+    group.add_argument(
+        "--bus",
+        metavar="BUS",
+        default=absent,
+        help="system, session or a D-Bus address (default: $STOKER_BUS_ADDRESS or system)",
+    )
+    group.add_argument("--no-color", action="store_true", default=off, help="no colours")
+
+
+def _fill_ask(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="TEXT", nargs="*", help="the question")
+    _add_answering(parser)
+    parser.add_argument("--raw", action="store_true", help="no chat template: continue the text")
+    parser.add_argument("--stats", action="store_true", help="tokens and times on standard error")
+    parser.add_argument("--no-stdin", action="store_true", help="do not read standard input")
+
+
+def _fill_chat(parser: argparse.ArgumentParser) -> None:
+    _add_answering(parser)
+
+
+def _add_answering(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--system", metavar="TEXT", help="how to behave (system message)")
+    add("--model", metavar="NAME", help="another model than the default")
+    add("--max-tokens", metavar="N", type=int, help="stop after N tokens")
+    add("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
+    add("--seed", metavar="N", type=int, help="the same seed gives the same answer")
+    add("--stop", metavar="TEXT", action="append", help="stop before TEXT (may be repeated)")
+    add("--timeout", metavar="SECONDS", type=_seconds, help="give up after so long")
+    add("--reasoning", action="store_true", help="show reasoning even where it is hidden")
+
+
+def _fill_tokens(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="TEXT", nargs="*", help="the text (or standard input)")
+    parser.add_argument("--ids", action="store_true", help="print the token ids too")
+
+
+def _fill_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", action="store_true", help="ask the running agent for its own")
+
+
+def _fill_completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", nargs="?", choices=("bash",), default="bash", help="the shell")
+
+
+def _seconds(word: str) -> float:
+    value = float(word)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
+    return value
+
+
+VERBS: Final[tuple[Verb, ...]] = (
+    Verb(
+        "ask",
+        "ask one question; the answer is streamed",
+        "Ask one question. The answer appears as it is made; Ctrl-C stops it.\n"
+        "Text on standard input is added below the question, or is the question.",
+        (
+            'stokerctl ask "Why is the sky blue?"',
+            'cat report.txt | stokerctl ask "Summarise this text:"',
+            'stokerctl ask --max-tokens 32 --seed 7 --temperature 0 "Name three rivers."',
+            'stokerctl --json ask "Hello" | head -n 3',
+        ),
+        _fill_ask,
+    ),
+    Verb(
+        "chat",
+        "talk with the model",
+        "Talk with the model. The conversation lives in this program: the agent keeps\n"
+        "nothing. /help shows the commands; Ctrl-C stops an answer, Ctrl-D leaves.",
+        ("stokerctl chat", 'stokerctl chat --system "Answer in one sentence."'),
+        _fill_chat,
+    ),
+    Verb(
+        "status",
+        "how the agent is, on one screen",
+        "State, model, runner, jobs, heat and uptime of the agent on one screen.",
+        ("stokerctl status", "stokerctl --json status"),
+    ),
+    Verb(
+        "models",
+        "the models the agent knows",
+        "The models the agent knows, and why one of them is not used.",
+        ("stokerctl models",),
+    ),
+    Verb(
+        "tokens",
+        "count the tokens of a text",
+        "Count the tokens of a text in the vocabulary of the loaded model.",
+        ('stokerctl tokens "How long is this?"', "stokerctl tokens --ids < notes.txt"),
+        _fill_tokens,
+    ),
+    Verb(
+        "thermal",
+        "temperature, wall and clock caps",
+        "Sensors, frequency policies, the cap that is set now, and why.",
+        ("stokerctl thermal", "watch -n 1 stokerctl thermal"),
+    ),
+    Verb(
+        "version",
+        "the version of this program",
+        "The version of this program; with --agent also that of the running agent.",
+        ("stokerctl version", "stokerctl version --agent"),
+        _fill_version,
+    ),
+    Verb(
+        "reload",
+        "read the configuration again (administrators)",
+        "Let the agent read its configuration again. A wrong file changes nothing.\n"
+        "Only root and group stoker-admin may do this.",
+        ("sudo stokerctl reload",),
+    ),
+    Verb(
+        "restart-runner",
+        "start the model's process again (administrators)",
+        "Stop the process that holds the model and start it again.\n"
+        "Only root and group stoker-admin may do this.",
+        ("sudo stokerctl restart-runner",),
+    ),
+    Verb(
+        "completion",
+        "print the completion script for bash",
+        "Print the completion script for bash.",
+        ("source <(stokerctl completion)",),
+        _fill_completion,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The guided tour behind ``make run``: everything real, on a private bus."""

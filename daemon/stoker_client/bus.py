@@ -1,0 +1,160 @@
+"""The connection to the bus and the calls on it; GLib's errors become ours here.
+
+Only this module and nothing above it touches pydbus and GLib, and it imports them when
+a connection is wanted. Calls wait in a thread, because a thread inside GLib cannot be
+interrupted: so Ctrl-C works at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from stoker_client.errors import StokerClientError, from_dbus
+from stoker_client.requests import Pairs
+
+BUS_NAME: Final = "org.stoker.Agent1"
+AGENT_PATH: Final = "/org/stoker/Agent1"
+JOB: Final = "org.stoker.Job1"
+ADDRESS_VARIABLE: Final = "STOKER_BUS_ADDRESS"
+
+T = TypeVar("T")
+
+
+class Bus:
+    """One connection. ``address``: system, session, a D-Bus address, or None for the default."""
+
+    def __init__(self, address: str | None = None) -> None:
+        self.address = address or os.environ.get(ADDRESS_VARIABLE) or "system"
+        self._bus: Any = None
+        self._proxy: Any = None
+
+    def call(self, interface: str, method: str, *args: object, timeout_s: float = 25.0) -> Any:
+        """A method of the agent's object through its pydbus proxy."""
+
+        def work() -> Any:
+            if self._proxy is None:
+                self._proxy = self._connected().get(BUS_NAME, AGENT_PATH, timeout=timeout_s)
+            return getattr(self._proxy[interface], method)(*args, timeout=timeout_s)
+
+        try:
+            return self._run(work)
+        except KeyError as fault:  # pydbus: the object does not (yet) have the interface
+            raise from_dbus("org.freedesktop.DBus.Error.UnknownInterface", str(fault)) from fault
+
+    def properties(self, interface: str, timeout_s: float = 25.0) -> dict[str, Any]:
+        """All properties of one interface, read at once."""
+        found = self.call(
+            "org.freedesktop.DBus.Properties", "GetAll", interface, timeout_s=timeout_s
+        )
+        return dict(found)
+
+    def create_job(self, request: Pairs, options: Pairs, timeout_s: float) -> tuple[str, int]:
+        """(job path, descriptor of the stream); the descriptor is the caller's to close."""
+
+        # pydbus proxies cannot pass descriptors; its connection can.
+        def work() -> tuple[Any, Any]:
+            from gi.repository import GLib
+
+            body = GLib.Variant("(a{sv}a{sv})", (_variants(request), _variants(options)))
+            found: tuple[Any, Any] = self._connected().con.call_with_unix_fd_list_sync(
+                BUS_NAME,
+                AGENT_PATH,
+                "org.stoker.Inference1",
+                "CreateJob",
+                body,
+                GLib.VariantType.new("(oh)"),
+                0,
+                round(timeout_s * 1000),
+                None,
+                None,
+            )
+            return found
+
+        reply, descriptors = self._run(work)
+        job, index = reply.unpack()
+        return str(job), int(descriptors.get(index))
+
+    def cancel_job(self, job: str) -> None:
+        """Best effort and bounded: the closed pipe already ends the job."""
+
+        def work() -> None:
+            con = self._connected().con
+            con.call_sync(BUS_NAME, job, JOB, "Cancel", None, None, 0, 1000, None)
+
+        with contextlib.suppress(StokerClientError):
+            self._run(work)
+
+    def close(self) -> None:
+        """Leave the bus. A connection that GLib shares in the process stays."""
+        bus, self._bus, self._proxy = self._bus, None, None
+        if bus is not None and bus.autoclose:
+            with contextlib.suppress(Exception):
+                bus.con.close_sync(None)
+
+    def _connected(self) -> Any:
+        if self._bus is None:
+            import pydbus
+
+            if self.address == "system":
+                self._bus = pydbus.SystemBus()
+            elif self.address == "session":
+                self._bus = pydbus.SessionBus()
+            else:
+                self._bus = pydbus.connect(self.address)
+            # GLib's default is to end the process when the bus goes away.
+            self._bus.con.set_exit_on_close(False)
+        return self._bus
+
+    def _run(self, work: Callable[[], T]) -> T:
+        done, result, fault = threading.Event(), list[T](), list[BaseException]()
+
+        def body() -> None:
+            try:
+                result.append(work())
+            except BaseException as error:
+                fault.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=body, name="stoker-client", daemon=True).start()
+        done.wait()
+        if fault:
+            raise self._typed(fault[0]) from fault[0]
+        return result[0]
+
+    def _typed(self, fault: BaseException) -> BaseException:
+        if isinstance(fault, ImportError):
+            return StokerClientError(
+                "unavailable",
+                f"cannot load the D-Bus library: {fault}",
+                hint="apt install python3-pydbus python3-gi",
+            )
+        from gi.repository import Gio, GLib
+
+        if not isinstance(fault, GLib.Error):
+            return fault
+        name = Gio.DBusError.get_remote_error(fault)
+        message = str(fault.message)
+        if name:
+            return from_dbus(name, message.removeprefix(f"GDBus.Error:{name}: "))
+        if fault.matches(Gio.io_error_quark(), Gio.IOErrorEnum.TIMED_OUT):
+            return from_dbus("org.freedesktop.DBus.Error.Timeout", message)
+        where = self.address if self.address not in ("system", "session") else ""
+        return StokerClientError(
+            "unavailable",
+            f"cannot reach the {'bus at ' + where if where else self.address + ' bus'}: {message}",
+            hint="is the D-Bus daemon running, and is the address right?",
+        )
+
+
+def _variants(pairs: Pairs) -> dict[str, Any]:
+    from gi.repository import GLib
+
+    try:
+        return {key: GLib.Variant(kind, value) for key, (kind, value) in pairs.items()}
+    except (TypeError, OverflowError, ValueError) as fault:
+        raise StokerClientError("invalid-request", f"cannot send the request: {fault}") from fault

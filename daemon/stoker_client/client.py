@@ -1,0 +1,136 @@
+"""``Stoker``: the agent of this device as one object.
+
+Every method is one D-Bus call and raises StokerClientError; streams are in stream.py.
+It holds no conversation: pass earlier messages again to continue one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Unpack
+
+from stoker_client import requests
+from stoker_client.bus import Bus
+from stoker_client.errors import StokerClientError
+from stoker_client.requests import Messages, Options
+from stoker_client.stream import Stream
+
+AGENT: Final = "org.stoker.Agent1"
+INFERENCE: Final = "org.stoker.Inference1"
+THERMAL: Final = "org.stoker.Thermal1"
+
+
+class Stoker:
+    """A connection to the agent, made at the first call.
+
+    ``address``: ``system``, ``session`` or a D-Bus address; by default the environment's
+    STOKER_BUS_ADDRESS, else the system bus.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self._bus = Bus(address)
+
+    @property
+    def address(self) -> str:
+        return self._bus.address
+
+    def ask(self, question: str | Messages, **options: Unpack[Options]) -> str:
+        """The whole answer, without the model's reasoning."""
+        with self.stream(question, **options) as stream:
+            return "".join(record.text for record in stream if record.kind == "text")
+
+    def stream(self, question: str | Messages, **options: Unpack[Options]) -> Stream:
+        """The answer as it is made. ``question``: a text, or messages with role and content."""
+        request, delivery = requests.build(question, options)
+        job, descriptor = self._bus.create_job(request, delivery, timeout_s=25.0)
+        return Stream(self._bus, job, descriptor)
+
+    def status(self) -> dict[str, Any]:
+        """One screen of facts; the keys are in org.stoker.Agent1.xml."""
+        return dict(self._bus.call(AGENT, "Status"))
+
+    def models(self) -> list[dict[str, Any]]:
+        return [dict(item) for item in self._bus.call(INFERENCE, "ListModels")]
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids in the vocabulary of the loaded model."""
+        return list(self._bus.call(INFERENCE, "Tokenize", requests.text(text, "the text")))
+
+    def count_tokens(self, text: str) -> int:
+        return int(self._bus.call(INFERENCE, "CountTokens", requests.text(text, "the text")))
+
+    def thermal(self) -> dict[str, Any]:
+        """Heat as the control loop sees it.
+
+        Keys of Thermal1.Details, and temperature_c (None while unknown), wall_c,
+        headroom (0..1), cap_khz (0 = none), state.
+        """
+        found = dict(self._bus.call(THERMAL, "Details"))
+        now = self._bus.properties(THERMAL)
+        temperature = float(now.get("Temperature", math.nan))
+        found.update(
+            temperature_c=None if math.isnan(temperature) else temperature,
+            wall_c=float(now.get("Wall", math.nan)),
+            headroom=float(now.get("Headroom", 1.0)),
+            cap_khz=int(now.get("Cap", 0)),
+            state=str(now.get("State", "")),
+        )
+        return found
+
+    def load_state(self) -> tuple[str, float]:
+        """(state of the inference service, progress 0..1 of a running load)."""
+        now = self._bus.properties(INFERENCE)
+        return str(now.get("State", "")), float(now.get("LoadProgress", 0.0))
+
+    def wait_ready(
+        self,
+        timeout_s: float = 120.0,
+        on_progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        """Wait until the model can answer; ``on_progress`` gets state and progress 0..1."""
+        end = time.monotonic() + timeout_s
+        while True:
+            state, progress = self.load_state()
+            if on_progress is not None:
+                on_progress(state, progress)
+            if state == "ready":
+                return
+            if state == "no-model":
+                raise StokerClientError(
+                    "model-unavailable",
+                    "cannot use the model: there is none that works",
+                    hint="stokerctl models says why",
+                )
+            if time.monotonic() >= end:
+                raise StokerClientError(
+                    "deadline-exceeded",
+                    f"cannot use the model: still {state} after {timeout_s:.0f} s",
+                    hint="stokerctl status says what it is waiting for",
+                )
+            time.sleep(0.05)
+
+    def reload(self) -> list[str]:
+        """Read the configuration again; returns the keys that need a restart. Needs rights."""
+        return list(self._bus.call(AGENT, "Reload"))
+
+    def restart_runner(self) -> None:
+        """Stop the process with the model and start it again. Needs rights."""
+        self._bus.call(AGENT, "RestartRunner", timeout_s=120.0)
+
+    def close(self) -> None:
+        """Leave the bus; running jobs of this object end."""
+        self._bus.close()
+
+    def __enter__(self) -> Stoker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

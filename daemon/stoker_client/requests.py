@@ -1,0 +1,94 @@
+"""A caller's words and options as the ``a{sv}`` pairs that CreateJob takes.
+
+It checks only what D-Bus itself cannot carry; the agent judges the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+from stoker_client.errors import StokerClientError
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class Options(TypedDict, total=False):
+    """How to answer. What is left out is the agent's default."""
+
+    system: str
+    model: str
+    raw: bool  # no chat template
+    reasoning: bool  # split <think>…</think> from the answer
+    max_tokens: int
+    seed: int
+    top_k: int
+    temperature: float
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    stop: Sequence[str]
+    deadline_s: float
+
+
+_SIGNATURES: Final = {
+    "system": "s",
+    "model": "s",
+    "raw": "b",
+    "reasoning": "b",
+    "max_tokens": "x",
+    "seed": "x",
+    "top_k": "x",
+    "temperature": "d",
+    "top_p": "d",
+    "min_p": "d",
+    "repeat_penalty": "d",
+    "stop": "as",
+}
+
+Pairs = dict[str, tuple[str, Any]]
+"""key → (D-Bus signature, value)."""
+
+
+def build(question: str | Messages, options: Options) -> tuple[Pairs, Pairs]:
+    """(request, options) of one CreateJob."""
+    request: Pairs = {}
+    if isinstance(question, str):
+        request["prompt"] = ("s", text(question, "the prompt"))
+    else:
+        turns = [{key: text(value, key) for key, value in turn.items()} for turn in question]
+        request["messages"] = ("aa{ss}", turns)
+    delivery: Pairs = {"format": ("s", "ndjson")}
+    for key, value in options.items():
+        if key == "deadline_s":
+            delivery["deadline_ms"] = ("x", max(1, round(float(str(value)) * 1000)))
+        elif key in _SIGNATURES:
+            request[key] = (_SIGNATURES[key], _checked(key, value))
+        else:
+            known = ", ".join([*_SIGNATURES, "deadline_s"])
+            raise TypeError(f"unknown option {key!r}; there are: {known}")
+    return request, delivery
+
+
+def text(value: str, what: str) -> str:
+    """The text itself, if D-Bus can carry it (UTF-8 without NUL)."""
+    if "\0" in value:
+        raise _unfit(what, "it contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError as fault:
+        raise _unfit(what, "it is not valid UTF-8") from fault
+    return value
+
+
+def _checked(key: str, value: object) -> object:
+    if isinstance(value, str) and key != "stop":
+        return text(value, key)
+    if key == "stop":
+        parts = [value] if isinstance(value, str) else value
+        return [text(str(part), key) for part in parts]  # type: ignore[attr-defined]
+    return value
+
+
+def _unfit(what: str, reason: str) -> StokerClientError:
+    return StokerClientError("invalid-request", f"cannot send {what}: {reason}")

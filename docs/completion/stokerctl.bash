@@ -1,0 +1,40 @@
+# bash completion for stokerctl, as `stokerctl completion` prints it.
+_stokerctl() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    local verb="" word skip=0 words=""
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        if ((skip)); then
+            skip=0
+            continue
+        fi
+        case $word in
+        --bus | --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) skip=1 ;;
+        -*) ;;
+        *)
+            verb=$word
+            break
+            ;;
+        esac
+    done
+    case $previous in
+    --bus) words="system session" ;;
+    --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) return ;;
+    *)
+        case $verb in
+        "") words="ask chat status models tokens thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
+        ask) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --reasoning --raw --stats --no-stdin --json --bus --no-color" ;;
+        chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --reasoning --json --bus --no-color" ;;
+        status) words="-h --help --json --bus --no-color" ;;
+        models) words="-h --help --json --bus --no-color" ;;
+        tokens) words="-h --help --ids --json --bus --no-color" ;;
+        thermal) words="-h --help --json --bus --no-color" ;;
+        version) words="-h --help --agent --json --bus --no-color" ;;
+        reload) words="-h --help --json --bus --no-color" ;;
+        restart-runner) words="-h --help --json --bus --no-color" ;;
+        completion) words="bash -h --help --json --bus --no-color" ;;
+        esac
+        ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+complete -o default -F _stokerctl stokerctl
