@@ -19,6 +19,8 @@ KIND_JSON: Final = 1
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _HEADER: Final = struct.Struct("!2sBBI")
 HEADER_BYTES: Final = _HEADER.size
+# json.dumps with options builds an encoder each time; this runs once a token
+_TO_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Body = dict[str, object]
 
@@ -30,9 +32,14 @@ class FrameError(Exception):
 def encode(body: Mapping[str, object], *, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
     """One frame. Lone surrogates are escaped, so any ``str`` survives the trip."""
     try:
-        data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        data = _TO_JSON(body).encode("utf-8")
     except UnicodeEncodeError:
         data = json.dumps(body, separators=(",", ":")).encode("ascii")
+    return pack(data, max_body_bytes=max_body_bytes)
+
+
+def pack(data: bytes, *, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """One frame around a body that is JSON already."""
     if len(data) > max_body_bytes:
         raise FrameError(f"cannot send frame: body of {len(data)} bytes is over {max_body_bytes}")
     return _HEADER.pack(MAGIC, VERSION, KIND_JSON, len(data)) + data

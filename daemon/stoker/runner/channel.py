@@ -7,6 +7,7 @@ not read is as good as dead.
 
 from __future__ import annotations
 
+import json.encoder
 import select
 import socket
 import threading
@@ -18,11 +19,12 @@ from typing import Final
 
 from stoker.core import frames
 from stoker.errors import StokerError
-from stoker.events.runner import Event, Request, parse_request, to_body
+from stoker.events.runner import Deltas, Event, Request, parse_request, to_body
 
 WRITE_LIMIT_S: Final = 10.0
 STUCK_AFTER_S: Final = 2.0
 _CHUNK_BYTES: Final = 256 * 1024
+_quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
 _FLAGS: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -86,7 +88,8 @@ class Channel:
 
     def send(self, event: Event) -> None:
         """Raises ChannelLostError."""
-        data = frames.encode(to_body(event))
+        data = _texts(event) if type(event) is Deltas else None
+        data = data or frames.encode(to_body(event))
         try:
             sent = self._socket.send(data, _FLAGS)
         except BlockingIOError:
@@ -143,6 +146,20 @@ class Channel:
     def _deliver(self, letter: Letter) -> None:
         self._note(letter)
         self._inbox.put(letter)
+
+
+def _texts(event: Deltas) -> bytes | None:
+    """The frame of deltas that hold text only, which is nearly every one: a third of the time."""
+    parts = []
+    for item in event.items:
+        if item.r or item.p is not None or item.done is not None or item.error is not None:
+            return None
+        parts.append(f'{{"job":{_quote(item.job)},"t":{_quote(item.t)}}}')
+    body = '{"k":"deltas","items":[' + ",".join(parts) + "]}"
+    try:
+        return frames.pack(body.encode("utf-8"))
+    except UnicodeEncodeError:  # a lone surrogate in the name of the job
+        return None
 
 
 def _parse(body: frames.Body) -> Letter:

@@ -28,6 +28,8 @@ class Composer:
         return self._stops.stopped
 
     def feed(self, piece: bytes) -> tuple[str, str]:
+        if self._reasoning.passing:
+            return self._stops.feed(self._utf8.feed(piece)), ""
         was_thinking = self._reasoning.thinking
         answer, reasoning = self._reasoning.feed(self._utf8.feed(piece))
         self.reasoning_tokens += was_thinking or self._reasoning.thinking

@@ -17,9 +17,11 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from stoker.errors import EngineFailed
+from stoker.runner import backends
 
 DISTRIBUTION: Final = "llama-cpp-python"
 SYMBOLS: Final = (
@@ -60,8 +62,9 @@ class Library:
         self.complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self._log_callback = self.c.llama_log_callback(self._heard)
         self.c.llama_log_set(self._log_callback, None)
+        variant = backends.load(Path(self.c.__file__).parent / "lib")
         self.c.llama_backend_init()
-        self.version = f"{DISTRIBUTION} {_version()}"
+        self.version = f"{DISTRIBUTION} {_version()}" + (f" ({variant})" if variant else "")
         self.system = self.c.llama_print_system_info().decode("utf-8", "replace").strip()
 
     def last_complaint(self, default: str) -> str:

@@ -38,6 +38,11 @@ class ReasoningSplitter:
             self._state = _State.ANSWER
 
     @property
+    def passing(self) -> bool:
+        """Nothing but answer can come any more."""
+        return self._state is _State.ANSWER
+
+    @property
     def thinking(self) -> bool:
         return self._state in (_State.THINK_EDGE, _State.THINK)
 

@@ -7,6 +7,7 @@ Bytes that can never become a character turn into U+FFFD at once. Pure.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
@@ -14,13 +15,11 @@ _DECODER = codecs.getincrementaldecoder("utf-8")
 class Utf8Stream:
     """Feeding any split of some bytes gives the same text as decoding the whole."""
 
-    __slots__ = ("_decoder",)
+    __slots__ = ("_decoder", "feed")
 
     def __init__(self) -> None:
         self._decoder = _DECODER(errors="replace")
-
-    def feed(self, data: bytes) -> str:
-        return self._decoder.decode(data)
+        self.feed: Callable[[bytes], str] = self._decoder.decode
 
     def flush(self) -> str:
         """What an unfinished character leaves: U+FFFD, or nothing."""
