@@ -21,17 +21,23 @@ class Summary:
     pairs: int
 
 
-def summarize(pairs: Sequence[Pair], *, resamples: int = 4000, seed: int = 1) -> Summary:
-    """Medians and the 95 % percentile bootstrap interval of the median ratio (Efron 1979)."""
-    ratios = [ours / theirs for ours, theirs in pairs]
+def summarize(
+    pairs: Sequence[Pair], *, difference: bool = False, resamples: int = 4000, seed: int = 1
+) -> Summary:
+    """Medians and the 95 % percentile bootstrap interval of the median (Efron 1979).
+
+    The interval is that of the ratios, or of the differences where the question is what
+    is added: then ``ratio`` holds the median difference.
+    """
+    compared = [ours - theirs if difference else ours / theirs for ours, theirs in pairs]
     draw = random.Random(seed)
     medians = sorted(
-        statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(resamples)
+        statistics.median(draw.choices(compared, k=len(compared))) for _ in range(resamples)
     )
     return Summary(
         value=statistics.median(ours for ours, _ in pairs),
         peer=statistics.median(theirs for _, theirs in pairs),
-        ratio=statistics.median(ratios),
+        ratio=statistics.median(compared),
         low=medians[int(0.025 * resamples)],
         high=medians[int(0.975 * resamples)],
         pairs=len(pairs),

@@ -158,9 +158,7 @@ def critical(preset: BoardPreset, trips: Iterable[Trip]) -> Celsius:
     return min(found, default=preset.critical_c)
 
 
-def wall(
-    preset: BoardPreset, configured_c: Celsius, trips: Sequence[Trip]
-) -> tuple[Celsius, str]:
+def wall(preset: BoardPreset, configured_c: Celsius, trips: Sequence[Trip]) -> tuple[Celsius, str]:
     """The wall and which rule set it; ``configured_c`` 0 = the preset's."""
     rules = [(configured_c, "configured") if configured_c > 0 else (preset.wall_c, "board preset")]
     if preset.wall_limit_c is not None:

@@ -61,9 +61,7 @@ def observe(
             return replace(state, original_khz=max_khz if hot else granted_khz)
         return state if hot else replace(state, original_khz=granted_khz)
     if granted_khz > state.ours_khz:
-        return replace(
-            state, foreign_khz=granted_khz, foreign_s=now_s, original_khz=granted_khz
-        )
+        return replace(state, foreign_khz=granted_khz, foreign_s=now_s, original_khz=granted_khz)
     if now_s - state.foreign_s > REMEMBER_FOREIGN_S:
         return replace(state, foreign_khz=None)
     return state

@@ -43,6 +43,8 @@ RECOVER_S = 2.0
 LOW_C, HIGH_C = -20.0, 125.0
 SENTINELS_C = (0.0, -274.0, -256.0)
 """Drivers say "no data" with these: exactly 0, THERMAL_TEMP_INVALID, a dead Jetson sensor."""
+COARSE_K = 3.0
+"""Three steps of a coarse sensor (0.9 K): at 10 Hz two of them already look like 18 K/s."""
 RESTART_DISTANCE_K = 5.0
 """After STOP it must be this much cooler than the stop temperature."""
 
@@ -81,6 +83,7 @@ class Trust:
     level: Level = Level.OK
     window: tuple[Celsius, ...] = ()
     median_c: Celsius | None = None
+    odd: int = 0  # readings out of range in a row
     good_since_s: Seconds | None = None
     value_c: Celsius | None = None  # last raw value and since when it is the same
     value_since_s: Seconds = Seconds(0.0)
@@ -118,22 +121,23 @@ def judge(limits: Limits, trust: Trust, sample: Sample) -> tuple[Trust, Signal, 
         value, fault = None, f"{value:g} °C means no data"
     if value is None:
         return _missing(trust, now_s, fault or "no reading")
+    if not LOW_C <= value <= HIGH_C:
+        trust = replace(trust, odd=trust.odd + 1, good_since_s=None)
+        reason = f"{value:g} °C is outside {LOW_C:g}..{HIGH_C:g}"
+        if trust.odd > 1 and now_s - trust.seen_s < GONE_S:  # one alone is a spike
+            return trust, Signal.IMPLAUSIBLE, reason
+        return _missing(trust, now_s, reason)
     if now_s - trust.seen_s >= LOST_S:
         trust = replace(trust, window=())  # too old to be compared with
     window = (*trust.window, value)[-3:]
-    middle = Celsius(median(window)) if len(window) != 2 else trust.window[-1]
-    if not LOW_C <= value <= HIGH_C:
-        trust = replace(trust, window=window, good_since_s=None)
-        if not LOW_C <= middle <= HIGH_C:
-            return trust, Signal.IMPLAUSIBLE, f"{value:g} °C is outside {LOW_C:g}..{HIGH_C:g}"
-        return _missing(trust, now_s, f"{value:g} °C is out of range")
+    middle = Celsius(median(window)) if len(window) != 2 else window[0]
     before_c, elapsed_s = trust.median_c, now_s - trust.seen_s
     trust = _accept(trust, sample, value, middle, window)
     if before_c is not None and elapsed_s > 0:
-        slew = abs(middle - before_c) / elapsed_s
-        if slew > limits.slew_k_per_s:
+        jump_k = abs(middle - before_c)
+        if jump_k > limits.slew_k_per_s * elapsed_s + COARSE_K:
             trust = replace(trust, good_since_s=None)
-            return trust, Signal.IMPLAUSIBLE, f"{slew:.0f} K/s is faster than heat moves"
+            return trust, Signal.IMPLAUSIBLE, f"{jump_k:.0f} K at once is faster than heat moves"
     if middle >= limits.stop_c:
         trust = replace(trust, good_since_s=None)
         return trust, Signal.CRITICAL, f"{middle:.1f} °C is within 5 K of the critical trip"
@@ -161,6 +165,7 @@ def _accept(
         seen_s=sample.now_s,
         window=window,
         median_c=middle,
+        odd=0,
         good_since_s=sample.now_s if trust.good_since_s is None else trust.good_since_s,
         value_c=value,
         value_since_s=sample.now_s if moved else trust.value_since_s,

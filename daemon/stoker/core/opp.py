@@ -8,8 +8,10 @@ policy with a dwell. Must not: read or write anything; a cap is always a value o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stoker.core.boards import ClusterPower
 from stoker.events.thermal import FrequencyPolicy
@@ -63,10 +65,10 @@ class Ladder:
         best = self.rungs[0]
         for rung in self.rungs:
             rises = any(step > current.get(name, step) for name, step in rung.index.items())
-            if rung.watts * (RISE_MARGIN if rises else 1.0) > budget_w * (1 + 1e-9):
-                # The top rung needs no reserve: there is nothing above it to toggle with.
-                if not (rung is self.rungs[-1] and budget_w >= rung.watts * (1 - 1e-9)):
-                    break
+            # The top rung needs no reserve: there is nothing above it to toggle with.
+            reserve = RISE_MARGIN if rises and rung is not self.rungs[-1] else 1.0
+            if rung.watts * reserve > budget_w * (1 + 1e-9):
+                break
             best = rung
         return best
 
@@ -87,10 +89,8 @@ def power_table(policy: FrequencyPolicy, cluster: ClusterPower | None) -> PowerT
     watts: list[Watts] = []
     for khz in policy.steps_khz:
         mhz = khz / 1000.0
-        if points:
-            volts = _interpolate(points, mhz) / 1000.0
-        else:
-            volts = _assumed_volts(khz, policy)
+        known = _interpolate(points, mhz) / 1000.0 if points else None
+        volts = _assumed_volts(khz, policy) if known is None else known
         least = watts[-1] * (1 + 1e-6) if watts else 0.0
         watts.append(Watts(max(least, coefficient * 1e-6 * mhz * volts * volts * cpus)))
     weight = cluster.weight if cluster is not None else 1.0
@@ -100,7 +100,7 @@ def power_table(policy: FrequencyPolicy, cluster: ClusterPower | None) -> PowerT
 def ladder(tables: Sequence[PowerTable]) -> Ladder:
     """Greedy by work gained per watt; nested, so that more budget never lowers a policy."""
     index = {table.policy: 0 for table in tables}
-    watts = sum(table.watts[0] for table in tables)
+    watts = math.fsum(table.watts[0] for table in tables)
     rungs = [Rung(Watts(watts), dict(index))]
     while True:
         open_ = [t for t in tables if index[t.policy] + 1 < len(t.steps_khz)]
@@ -138,7 +138,7 @@ def _assumed_volts(khz: KiloHertz, policy: FrequencyPolicy) -> float:
 def _interpolate(points: Sequence[tuple[float, float]], mhz: float) -> float:
     if mhz <= points[0][0]:
         return points[0][1]
-    for (low, low_mv), (high, high_mv) in zip(points, points[1:], strict=False):
+    for (low, low_mv), (high, high_mv) in pairwise(points):
         if mhz <= high:
             return low_mv + (high_mv - low_mv) * (mhz - low) / (high - low)
     return points[-1][1]

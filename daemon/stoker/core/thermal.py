@@ -7,66 +7,28 @@ Must not: read, write, log, or know the clock; the service does what the actions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from stoker.core import caps, failsafe, opp, pid
 from stoker.core.caps import CapState, SetCap
 from stoker.core.failsafe import Level, Sample, Trust
 from stoker.core.opp import StepState
-from stoker.core.pid import PidInput, PidState
+from stoker.core.pid import PidInput
 from stoker.core.thermal_plan import ThermalPlan, ZonePlan
-from stoker.events.thermal import Reading, ThermalSnapshot
-from stoker.units import Fraction, KiloHertz, Seconds, Watts
+from stoker.core.thermal_state import (
+    Action,
+    Decision,
+    Observation,
+    Pause,
+    ThermalState,
+    ZoneState,
+)
+from stoker.core.thermal_view import snapshot
+from stoker.events.thermal import Reading
+from stoker.units import Seconds, Watts
 
-MIDDLE_PERIOD_S = 0.25
-FAR_K, NEAR_K, FAST_K_PER_S = 10.0, 2.0, 0.5
 SAFE_BUDGET = 0.5
 _LONG_AGO = Seconds(-1e9)
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Pause (or let go on) all inference."""
-
-    paused: bool
-    reason: str = ""
-
-
-Action = SetCap | Pause
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """``granted_khz`` is the readback of scaling_max_freq (None = policy gone); ``refused``
-    names policies whose last write failed; ``activity`` 0..1 is how busy inference is."""
-
-    now_s: Seconds
-    readings: Mapping[str, Reading]
-    granted_khz: Mapping[str, KiloHertz | None]
-    refused: frozenset[str] = frozenset()
-    activity: Fraction = Fraction(1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneState:
-    trust: Trust
-    power: PidState
-
-
-@dataclass(frozen=True, slots=True)
-class ThermalState:
-    at_s: Seconds
-    zones: Mapping[str, ZoneState] = field(default_factory=dict)
-    steps: Mapping[str, StepState] = field(default_factory=dict)
-    caps: Mapping[str, CapState] = field(default_factory=dict)
-    paused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    actions: tuple[Action, ...]
-    snapshot: ThermalSnapshot
 
 
 def start(plan: ThermalPlan, now_s: Seconds) -> ThermalState:
@@ -109,7 +71,7 @@ def decide(
     if (level is Level.STOP) != state.paused:
         state = replace(state, paused=level is Level.STOP)
         actions = (Pause(state.paused, reason), *writes)
-    return state, Decision(actions, _snapshot(plan, state, seen, level, reason))
+    return state, Decision(actions, snapshot(plan, state, seen, level, reason))
 
 
 def _hot(plan: ThermalPlan, state: ThermalState, policy: str = "") -> bool:
@@ -122,9 +84,7 @@ def _hot(plan: ThermalPlan, state: ThermalState, policy: str = "") -> bool:
     return False
 
 
-def _observe_caps(
-    plan: ThermalPlan, state: ThermalState, seen: Observation
-) -> dict[str, CapState]:
+def _observe_caps(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[str, CapState]:
     hot = _hot(plan, state)
     known: dict[str, CapState] = {}
     for name, policy in plan.policies.items():

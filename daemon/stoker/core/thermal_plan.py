@@ -60,9 +60,7 @@ def make_plan(
         for sensor, choice in _controlled(preset, sensors)
     )
     actuated = frozenset(p.name for p in policies if p.writable) if config.actuate else frozenset()
-    lowest_c = min(
-        (zone.wall_c for zone in zones), default=wall(preset, config.wall_c, ())[0]
-    )
+    lowest_c = min((zone.wall_c for zone in zones), default=wall(preset, config.wall_c, ())[0])
     return ThermalPlan(
         board=preset.name,
         wall_c=lowest_c,

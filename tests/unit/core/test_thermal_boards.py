@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.fakes.thermal import BOARDS, preset
 
 from stoker.core.boards import BoardFacts, choose_board, parse_board, wall
 from stoker.drivers.board_files import load_boards
 from stoker.errors import ConfigInvalid
 from stoker.events.thermal import Trip
 from stoker.units import Celsius
-from tests.fakes.thermal import BOARDS, preset
 
 PRESETS = load_boards(BOARDS)
 

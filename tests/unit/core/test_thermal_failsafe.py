@@ -131,3 +131,17 @@ def test_a_reading_after_a_long_sleep_is_not_compared_with_the_old_ones() -> Non
     watch = Watcher(80.0)
     assert watch.feed(30.0, 1, dt=600.0) is Level.OK
     assert watch.trust.median_c == 30.0
+
+
+def test_a_sensor_that_stays_out_of_range_stops_after_ten_seconds() -> None:
+    watch = Watcher()
+    assert watch.feed(130.0, 98) is Level.SAFE
+    assert watch.feed(130.0, 3) is Level.STOP
+
+
+def test_a_spike_right_after_a_long_gap_is_never_the_median() -> None:
+    watch = Watcher()
+    watch.feed(None, 40)
+    watch.feed(-40.0)
+    watch.feed(61.0)
+    assert watch.trust.median_c == 61.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from tests.fakes.thermal import preset
 
 from stoker.core.opp import StepState, ladder, move, power_table
 from stoker.events.thermal import FrequencyPolicy
 from stoker.units import KiloHertz, Seconds, Watts
-from tests.fakes.thermal import preset
 
 
 def policy(name: str, cpus: int, *mhz: int) -> FrequencyPolicy:
@@ -36,7 +38,7 @@ def test_a_ladder_rises_from_all_lowest_to_all_highest_one_step_at_a_time() -> N
     rungs = ladder(tables).rungs
     assert dict(rungs[0].index) == {"policy0": 0, "policy4": 0}
     assert dict(rungs[-1].index) == {"policy0": 4, "policy4": 6}
-    for low, high in zip(rungs, rungs[1:], strict=False):
+    for low, high in pairwise(rungs):
         assert high.watts > low.watts
         assert sum(high.index.values()) == sum(low.index.values()) + 1
         assert all(high.index[n] >= low.index[n] for n in low.index)

@@ -38,12 +38,13 @@ def test_above_the_wall_the_budget_falls_and_below_it_rises() -> None:
 
 def test_a_rising_slope_lowers_the_budget_before_the_wall_is_reached() -> None:
     state = settled(74.0, 2.0)
-    for number in range(20):
+    for number in range(26):
         state, budget = step(GAINS, state, sample(74.0 + 0.15 * (number + 1)))
     assert state.filtered_c is not None
     assert state.filtered_c < 78.5
     assert state.error_k < 0
-    assert budget < 2.0 + 0.6  # the release of the first samples is being taken back
+    highest = max(budget, 2.0)
+    assert step(GAINS, state, sample(78.0))[1] < highest  # long before 78.5 °C is measured
 
 
 def test_falls_at_most_twice_the_full_power_per_second() -> None:

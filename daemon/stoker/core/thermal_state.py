@@ -1,0 +1,60 @@
+"""The values that one tick of the thermal loop takes and gives; no behaviour.
+
+``ThermalState`` is the loop's whole memory. Must not hold anything that is not a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stoker.core.caps import CapState, SetCap
+from stoker.core.failsafe import Trust
+from stoker.core.opp import StepState
+from stoker.core.pid import PidState
+from stoker.events.thermal import Reading, ThermalSnapshot
+from stoker.units import Fraction, KiloHertz, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Pause (or let go on) all inference."""
+
+    paused: bool
+    reason: str = ""
+
+
+Action = SetCap | Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """``granted_khz`` is the readback of scaling_max_freq (None = policy gone); ``refused``
+    names policies whose last write failed; ``activity`` 0..1 is how busy inference is."""
+
+    now_s: Seconds
+    readings: Mapping[str, Reading]
+    granted_khz: Mapping[str, KiloHertz | None]
+    refused: frozenset[str] = frozenset()
+    activity: Fraction = Fraction(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneState:
+    trust: Trust
+    power: PidState
+
+
+@dataclass(frozen=True, slots=True)
+class ThermalState:
+    at_s: Seconds
+    zones: Mapping[str, ZoneState] = field(default_factory=dict)
+    steps: Mapping[str, StepState] = field(default_factory=dict)
+    caps: Mapping[str, CapState] = field(default_factory=dict)
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    actions: tuple[Action, ...]
+    snapshot: ThermalSnapshot

@@ -1,0 +1,100 @@
+"""The cap journal: which cap is ours and what was there before, durable before any write.
+
+A JSON file in the runtime directory, written to a temporary, synced, renamed, and the
+directory synced. Whoever starts next, or ExecStopPost, can undo what a killed daemon left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.events.thermal import CapRecord
+from stoker.units import KiloHertz
+
+VERSION = 1
+_LARGEST_FILE = 1 << 20
+
+
+def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """Caps do not outlive a boot; a journal of another boot is void. "" when unknown."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+class FileCapJournal:
+    """Port ``CapJournal``. ``load`` never raises; ``write`` raises OSError, for then no cap
+    may be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> tuple[CapRecord, ...]:
+        try:
+            with self._path.open("rb") as file:
+                data = json.loads(file.read(_LARGEST_FILE))
+            if data["version"] != VERSION:
+                return ()
+            return tuple(_record(item) for item in data["caps"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ()
+
+    def write(self, records: Sequence[CapRecord]) -> None:
+        data = {
+            "version": VERSION,
+            "caps": [
+                {
+                    "policy": record.policy,
+                    "original_khz": record.original_khz,
+                    "ours_khz": record.ours_khz,
+                    "boot_id": record.boot_id,
+                }
+                for record in records
+            ],
+        }
+        directory = self._path.parent
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json.dumps(data).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+        _sync_directory(directory)
+
+    def clear(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+            _sync_directory(self._path.parent)
+
+
+def _record(item: object) -> CapRecord:
+    if not isinstance(item, dict):
+        raise ValueError("a cap must be an object")
+    policy, boot_id = item["policy"], item["boot_id"]
+    original, ours = item["original_khz"], item["ours_khz"]
+    if not isinstance(policy, str) or not isinstance(boot_id, str):
+        raise ValueError("policy and boot_id must be strings")
+    for value in (original, ours):
+        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+            raise ValueError("frequencies must be whole numbers above 0")
+    return CapRecord(policy, KiloHertz(original), KiloHertz(ours), boot_id)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,110 @@
+"""cpufreq policies below a root: their steps, the effective limit, our cap.
+
+Only ``scaling_max_freq`` is ever written, and always with a value of the table. It is one
+slot shared with everybody, so nothing here remembers what is "ours": the journal does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from stoker.drivers.sysfs_thermal import ReadText, read_attribute
+from stoker.events.thermal import FrequencyPolicy
+from stoker.units import KiloHertz
+
+WriteText = Callable[[Path, str], None]
+"""Writes one attribute or raises OSError; tests inject faults here."""
+
+GRID_KHZ = 100_000
+_LARGEST_GRID = 64
+
+
+def write_attribute(path: Path, text: str) -> None:
+    """Never creates the file: a vanished policy must stay vanished."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+class Cpufreq:
+    """Port ``FrequencyPolicies`` on devices/system/cpu/cpufreq."""
+
+    def __init__(
+        self, root: Path, read: ReadText = read_attribute, write: WriteText = write_attribute
+    ) -> None:
+        self._directory = root / "devices" / "system" / "cpu" / "cpufreq"
+        self._read = read
+        self._write = write
+
+    def discover(self) -> tuple[FrequencyPolicy, ...]:
+        try:
+            names = [path.name for path in self._directory.iterdir()]
+        except OSError:
+            return ()
+        numbers = sorted(
+            int(name.removeprefix("policy"))
+            for name in names
+            if name.startswith("policy") and name.removeprefix("policy").isdecimal()
+        )
+        found = (self._policy(f"policy{number}") for number in numbers)
+        return tuple(policy for policy in found if policy is not None)
+
+    def cap_khz(self, policy: FrequencyPolicy) -> KiloHertz | None:
+        return self._number(self._path(policy.name, "scaling_max_freq"))
+
+    def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
+        try:
+            self._write(self._path(policy.name, "scaling_max_freq"), f"{int(cap)}\n")
+        except OSError:
+            return False
+        return True
+
+    def _policy(self, name: str) -> FrequencyPolicy | None:
+        low = self._number(self._path(name, "cpuinfo_min_freq"))
+        high = self._number(self._path(name, "cpuinfo_max_freq"))
+        if low is None or high is None or not 0 < low <= high:
+            return None
+        cpus = self._numbers(name, "related_cpus") or self._numbers(name, "affected_cpus")
+        listed = self._numbers(name, "scaling_available_frequencies")
+        steps = sorted({KiloHertz(khz) for khz in listed if low <= khz <= high})
+        return FrequencyPolicy(
+            name=name,
+            cpus=tuple(cpus),
+            min_khz=low,
+            max_khz=high,
+            steps_khz=tuple(steps) or _grid(low, high),
+            writable=os.access(self._path(name, "scaling_max_freq"), os.W_OK),
+        )
+
+    def _path(self, name: str, attribute: str) -> Path:
+        return self._directory / name / attribute
+
+    def _number(self, path: Path) -> KiloHertz | None:
+        try:
+            return KiloHertz(int(self._read(path)))
+        except (OSError, ValueError):
+            return None
+
+    def _numbers(self, name: str, attribute: str) -> list[int]:
+        try:
+            text = self._read(self._path(name, attribute))
+        except OSError:
+            return []
+        return [int(word) for word in text.replace(",", " ").split() if word.isdecimal()]
+
+
+def _grid(low: KiloHertz, high: KiloHertz) -> tuple[KiloHertz, ...]:
+    """intel_pstate and others list no frequencies: round steps between the limits."""
+    step = GRID_KHZ
+    while (high - low) // step >= _LARGEST_GRID:
+        step *= 2
+    first = (low // step + 1) * step
+    return (
+        (low, *(KiloHertz(khz) for khz in range(first, high, step)), high)
+        if low < high
+        else (high,)
+    )

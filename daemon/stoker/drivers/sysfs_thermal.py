@@ -1,0 +1,127 @@
+"""Reads thermal zones and hwmon chips below a root (``/sys`` or a simulated tree).
+
+Zones are named by ``type``, never by index: indexes change across boots. A sensor's own
+fault (EAGAIN, ENODATA, EIO …) becomes the reading's ``fault``; nothing here is fatal.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stoker.events.thermal import Reading, Sensor, Trip
+from stoker.units import Celsius
+
+ReadText = Callable[[Path], str]
+"""Reads one attribute or raises OSError; tests inject faults here."""
+
+HWMON_CHIPS = frozenset({"coretemp", "k10temp", "zenpower", "cpu_thermal", "scpi_sensors"})
+_LARGEST_ATTRIBUTE = 4096
+_NUMBERED = re.compile(r"(\d+)")
+
+
+def read_attribute(path: Path) -> str:
+    """One sysfs attribute, stripped; at most one page, as the kernel gives it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.read(descriptor, _LARGEST_ATTRIBUTE).decode("utf-8", "replace").strip()
+    finally:
+        os.close(descriptor)
+
+
+def fault_name(error: OSError) -> str:
+    """``EIO`` and the like: the same word in logs, D-Bus and tests."""
+    return errno.errorcode.get(error.errno or 0, type(error).__name__)
+
+
+class SysfsThermal:
+    """Port ``ThermalSensors`` on class/thermal, with class/hwmon as the fallback."""
+
+    def __init__(self, root: Path, read: ReadText = read_attribute) -> None:
+        self._root = root
+        self._read = read
+
+    def discover(self) -> tuple[Sensor, ...]:
+        zones = list(self._zones())
+        known = {sensor.name for sensor in zones}
+        chips = [chip for chip in self._chips() if chip.name not in known]
+        return (*zones, *chips)
+
+    def read(self, sensor: Sensor) -> Reading:
+        try:
+            text = self._read(Path(sensor.path))
+        except OSError as error:
+            return Reading(sensor.name, None, fault_name(error))
+        try:
+            return Reading(sensor.name, Celsius(int(text) / 1000.0))
+        except ValueError:
+            return Reading(sensor.name, None, "not a number")
+
+    def _zones(self) -> Iterator[Sensor]:
+        used: dict[str, int] = {}
+        for directory in _numbered(self._root / "class" / "thermal", "thermal_zone"):
+            kind = self._text(directory / "type")
+            if not kind:
+                continue
+            used[kind] = used.get(kind, 0) + 1
+            # Two zones of one type exist (acpitz); the order of indexes tells them apart.
+            name = kind if used[kind] == 1 else f"{kind}#{used[kind]}"
+            yield Sensor(name, "zone", str(directory / "temp"), self._trips(directory))
+
+    def _trips(self, directory: Path) -> tuple[Trip, ...]:
+        trips: list[Trip] = []
+        for path in _numbered(directory, "trip_point_", "_type"):
+            kind = self._text(path)
+            value = self._milli(path.with_name(path.name.removesuffix("_type") + "_temp"))
+            # 0 and below are "not set" on many boards; one of them once locked laptops
+            # to their lowest frequency.
+            if kind and value is not None and 0 < value <= 200:
+                trips.append(Trip(kind, Celsius(value)))
+        return tuple(trips)
+
+    def _chips(self) -> Iterator[Sensor]:
+        for directory in _numbered(self._root / "class" / "hwmon", "hwmon"):
+            chip = self._text(directory / "name")
+            if chip not in HWMON_CHIPS:
+                continue
+            inputs = _numbered(directory, "temp", "_input")
+            for path in inputs:
+                stem = path.name.removesuffix("_input")
+                label = self._text(directory / f"{stem}_label") or stem
+                name = chip if len(inputs) == 1 and label == stem else f"{chip}/{label}"
+                trips = []
+                for suffix, kind in (("crit", "critical"), ("max", "hot")):
+                    value = self._milli(directory / f"{stem}_{suffix}")
+                    if value is not None and 0 < value <= 200:
+                        trips.append(Trip(kind, Celsius(value)))
+                yield Sensor(name, "hwmon", str(path), tuple(trips))
+
+    def _text(self, path: Path) -> str:
+        try:
+            return self._read(path)
+        except OSError:
+            return ""
+
+    def _milli(self, path: Path) -> float | None:
+        try:
+            return int(self._text(path)) / 1000.0
+        except ValueError:
+            return None
+
+
+def _numbered(directory: Path, prefix: str, suffix: str = "") -> list[Path]:
+    """Entries ``prefixNsuffix`` in the order of N; an absent directory reads as empty."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except OSError:
+        return []
+    found: list[tuple[int, Path]] = []
+    for name in names:
+        if name.startswith(prefix) and name.endswith(suffix):
+            middle = name[len(prefix) : len(name) - len(suffix)]
+            if _NUMBERED.fullmatch(middle):
+                found.append((int(middle), directory / name))
+    return [path for _, path in sorted(found)]
