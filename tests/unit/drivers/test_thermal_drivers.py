@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -164,11 +166,20 @@ def test_a_vanished_policy_is_none_refused_and_not_created(tmp_path: Path) -> No
     assert not (directory / "scaling_max_freq").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_read_only_file_is_seen_as_not_writable(tmp_path: Path) -> None:
-    (policy(tmp_path, 0) / "scaling_max_freq").chmod(0o444)
-    (found,) = Cpufreq(tmp_path).discover()
-    assert not found.writable
+def test_a_read_only_file_is_seen_as_not_writable(child_env: dict[str, str]) -> None:
+    """In a child that gives root up: root may write everything."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        (policy(root, 0) / "scaling_max_freq").chmod(0o444)
+        program = (
+            "import os, sys, pathlib; from stoker.drivers.cpufreq import Cpufreq\n"
+            "if os.geteuid() == 0: os.setgroups([]); os.setresuid(65534, 65534, 65534)\n"
+            "print([p.writable for p in Cpufreq(pathlib.Path(sys.argv[1])).discover()])"
+        )
+        command = [sys.executable, "-c", program, name]
+        said = subprocess.run(command, env=child_env, capture_output=True, text=True, check=True)
+        assert said.stdout == "[False]\n"
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EBUSY, errno.EINVAL])
