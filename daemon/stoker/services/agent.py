@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from stoker.errors import StokerError
+from stoker.ports.doors import InferenceSnapshot
 from stoker.ports.system import Clock, Notifier
 from stoker.units import Seconds
 
@@ -37,6 +38,7 @@ class AgentService:
         self._apply = apply
         self._started_s = clock.monotonic_s()
         self._stale: tuple[str, ...] = ()
+        self._said = ""
 
     def uptime_s(self) -> float:
         return self._clock.monotonic_s() - self._started_s
@@ -53,6 +55,16 @@ class AgentService:
         finally:
             self._notifier.ready()
         return future
+
+    def report(self, snapshot: InferenceSnapshot) -> None:
+        """One line for ``systemctl status``; said again only when it changes."""
+        parts = (snapshot.state, snapshot.model, snapshot.reason)
+        if snapshot.state == "loading":
+            parts = (snapshot.state, f"{snapshot.load_progress:.0%}", snapshot.reason)
+        text = ": ".join(part for part in parts if part)
+        if text != self._said:
+            self._said = text
+            self._notifier.status(text)
 
     def stale(self) -> tuple[str, ...]:
         """Names of loops that did not come round lately."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 from tests.fakes.runner import FakeLauncher, FakeRunner
+from tests.fakes.system import FakeClock, MemoryStateFile
 
 from stoker.config.schema import Config, InferenceConfig, ModelConfig, RunnerConfig
 from stoker.core import runner_life as life
@@ -24,25 +24,6 @@ from stoker.units import Bytes, Seconds
 
 ALICE = Owner(":1.1", 1000)
 BOB = Owner(":1.2", 1001)
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic_s(self) -> Seconds:
-        return Seconds(self.now)
-
-
-class KeptState:
-    def __init__(self) -> None:
-        self.state: Mapping[str, object] = {}
-
-    def load(self) -> Mapping[str, object]:
-        return self.state
-
-    def save(self, state: Mapping[str, object]) -> None:
-        self.state = state
 
 
 class AllFilesThere:
@@ -62,7 +43,7 @@ def config(*models: str, **inference: Any) -> Config:
 class Rig:
     def __init__(self, settings: Config | None = None) -> None:
         settings = settings or config()
-        self.clock, self.launcher, self.kept = HandClock(), FakeLauncher(), KeptState()
+        self.clock, self.launcher, self.kept = FakeClock(100.0), FakeLauncher(), MemoryStateFile()
         ids = itertools.count(1)
         self.loop = InferenceLoop(
             settings,
@@ -94,7 +75,7 @@ class Rig:
             self.loop.turn(Seconds(0))
 
     def pass_time(self, seconds: float) -> None:
-        self.clock.now += seconds
+        self.clock.advance(seconds)
         self.turn()
 
     def start(self) -> None:

@@ -128,11 +128,11 @@ def test_without_any_model_questions_are_refused_with_the_reason() -> None:
 
 
 def test_the_last_good_model_is_remembered_once_it_has_answered(rig: Rig) -> None:
-    assert rig.kept.state == {}
+    assert rig.kept.load() == {}
     asked = rig.ask()
     rig.runner.stream(asked.id, "x", done=True)
     rig.turn()
-    assert rig.kept.state == {"last_good": "tiny"}
+    assert rig.kept.load() == {"last_good": "tiny"}
 
 
 def test_tokenize_is_answered_or_says_why_not(rig: Rig) -> None:
