@@ -136,6 +136,12 @@ class Throttled(StokerError):
     retryable = True
 
 
+class StorageFailed(StokerError):
+    """The disk is full or cannot be written; nothing that was kept is lost."""
+
+    code = "storage-failed"
+
+
 class EngineFailed(StokerError):
     """The runner died or refused while this job ran; the next one may succeed."""
 

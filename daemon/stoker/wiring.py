@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +28,24 @@ from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
 from stoker.drivers.poller import EpollPoller
 from stoker.drivers.runner_child import ChildLauncher
+from stoker.drivers.session_store import SqliteSessionStore
+from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.events.thermal import ThermalSnapshot
+from stoker.ports.doors import ThermalListener
 from stoker.ports.runner import RunnerLauncher
-from stoker.ports.system import Clock
+from stoker.ports.system import Clock, Standings
 from stoker.services.agent import AgentService
 from stoker.services.caps import ThermalPorts
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
+from stoker.services.sessions import SessionService
 from stoker.services.thermal import ThermalService
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
+_PAGE_BYTES, _SPARE_PAGES = 4096, 1024  # of sessions.db
 _STOP_MARGIN_S = 4.0  # beyond the runner's three deadlines, for readers to drain
 
 ReadConfig = Callable[[], Config]
@@ -55,14 +62,23 @@ class Agent:
     service: AgentService
     notifier: SystemdNotifier
     authority: GroupAuthority
+    standings: NamedStandings
+    sessions: SessionService
     published: Published | None = None
 
     def start(self) -> None:
         """Heat is watched before work begins; the name is ours before READY."""
         self.thermal.start()
         self.inference.start()
+        self.sessions.start()
         self.published = publish(
-            self.bus, self.inference, self.thermal, self.service, self.authority, self.config
+            self.bus,
+            self.inference,
+            self.thermal,
+            self.service,
+            self.authority,
+            self.config,
+            self.sessions,
         )
         self.notifier.ready()
 
@@ -73,6 +89,7 @@ class Agent:
         if self.published is not None:
             self.published.close()
         self.inference.stop(limit)
+        self.sessions.stop(limit)
         self.thermal.stop()
         self.bus.close()
 
@@ -80,7 +97,8 @@ class Agent:
 def build(config: Config, read_config: ReadConfig) -> Agent:
     """Wire the agent. Raises StokerError: bad board, no bus."""
     clock, notifier = MonotonicClock(), SystemdNotifier()
-    inference = build_inference(config, clock)
+    standings = NamedStandings(config)
+    inference = build_inference(config, clock, standings=standings)
     thermal = ThermalService(
         config.thermal,
         board(config),
@@ -88,6 +106,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         pause=inference.hold,
         activity=inference.activity,
     )
+    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
     bus = Bus.connect(config.daemon.bus)
     authority = GroupAuthority(config.access.admin_group)
     agent: Agent
@@ -104,12 +123,18 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
     )
-    agent = Agent(config, bus, inference, thermal, service, notifier, authority)
+    sessions = build_sessions(config, clock, inference, authority)
+    agent = Agent(
+        config, bus, inference, thermal, service, notifier, authority, standings, sessions
+    )
     return agent
 
 
 def build_inference(
-    config: Config, clock: Clock, launcher: RunnerLauncher | None = None
+    config: Config,
+    clock: Clock,
+    launcher: RunnerLauncher | None = None,
+    standings: Standings | None = None,
 ) -> InferenceService:
     """The inference service on real drivers; benchmarks use it without a bus."""
     loop = InferenceLoop(
@@ -123,7 +148,29 @@ def build_inference(
         threads=config.runner.threads or usable_cpus(),
         new_id=lambda: secrets.token_hex(16),
     )
-    return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s)
+    return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s, standings=standings)
+
+
+def build_sessions(
+    config: Config, clock: Clock, inference: InferenceService, authority: GroupAuthority
+) -> SessionService:
+    """Conversations in the state directory. The file has room for twice what may be kept."""
+    pages = 2 * config.sessions.max_bytes // _PAGE_BYTES + _SPARE_PAGES
+    return SessionService(
+        config,
+        store=SqliteSessionStore(Path(config.daemon.state_dir) / "sessions.db", max_pages=pages),
+        inference=inference,
+        authority=authority,
+        clock=clock,
+        wall_s=time.time,
+        new_id=lambda: secrets.token_hex(16),
+    )
+
+
+def pacing(seen: ThermalSnapshot) -> float:
+    """Headroom as the scheduler must use it: 1 while frequency caps alone hold the wall."""
+    paced = seen.actuator in ("cpufreq+pacing", "pacing") or seen.state in ("safe", "stop")
+    return seen.headroom if paced else 1.0
 
 
 def child_launcher(config: Config) -> ChildLauncher:
@@ -164,7 +211,9 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     later = tuple(change.key for change in changes if change.needs_restart)
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
     agent.inference.reconfigure(fresh)
+    agent.sessions.reconfigure(fresh)
     agent.authority.set_group(fresh.access.admin_group)
+    agent.standings.configure(fresh)
     if agent.published is not None:
         agent.published.reconfigure(fresh)
     agent.config = replace(
@@ -173,7 +222,11 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
         restart=fresh.restart,
         inference=fresh.inference,
         sampling=fresh.sampling,
+        sessions=fresh.sessions,
         access=fresh.access,
+        quotas=fresh.quotas,
+        users=fresh.users,
+        groups=fresh.groups,
     )
     _log.info("configuration read again; restart needed for: %s", ", ".join(later) or "nothing")
     return later

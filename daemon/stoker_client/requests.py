@@ -29,6 +29,7 @@ class Options(TypedDict, total=False):
     repeat_penalty: float
     stop: Sequence[str]
     deadline_s: float
+    job_class: str  # interactive, normal (the agent's default) or background
 
 
 _SIGNATURES: Final = {
@@ -62,10 +63,12 @@ def build(question: str | Messages, options: Options) -> tuple[Pairs, Pairs]:
     for key, value in options.items():
         if key == "deadline_s":
             delivery["deadline_ms"] = ("x", max(1, round(float(str(value)) * 1000)))
+        elif key == "job_class":
+            delivery["class"] = ("s", text(str(value), key))
         elif key in _SIGNATURES:
             request[key] = (_SIGNATURES[key], _checked(key, value))
         else:
-            known = ", ".join([*_SIGNATURES, "deadline_s"])
+            known = ", ".join([*_SIGNATURES, "deadline_s", "job_class"])
             raise TypeError(f"unknown option {key!r}; there are: {known}")
     return request, delivery
 

@@ -8,7 +8,7 @@ _stokerctl() {
             continue
         fi
         case $word in
-        --bus | --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) skip=1 ;;
+        --bus | --class | --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) skip=1 ;;
         -*) ;;
         *)
             verb=$word
@@ -18,12 +18,13 @@ _stokerctl() {
     done
     case $previous in
     --bus) words="system session" ;;
+    --class) words="interactive normal background" ;;
     --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) return ;;
     *)
         case $verb in
         "") words="ask chat status models tokens thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
-        ask) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --reasoning --raw --stats --no-stdin --json --bus --no-color" ;;
-        chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --reasoning --json --bus --no-color" ;;
+        ask) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --raw --stats --no-stdin --json --bus --no-color" ;;
+        chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --json --bus --no-color" ;;
         status) words="-h --help --json --bus --no-color" ;;
         models) words="-h --help --json --bus --no-color" ;;
         tokens) words="-h --help --ids --json --bus --no-color" ;;

@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import signal
 import sys
+import time
 
 from gi.repository import GLib
 from tests.fakes.doors import FakeAgent, FakeAuthority, FakeInference, FakeThermal
+from tests.fakes.sessions import MemorySessionStore
 
 from stoker.api import errormap
 from stoker.api.bus import Bus
 from stoker.api.doors import publish
 from stoker.config.schema import Config, InferenceConfig
+from stoker.drivers.clock import MonotonicClock
 from stoker.errors import StokerError
+from stoker.services.sessions import SessionService
 from stoker.units import Bytes, Celsius
 
 # What Reload changes to: a request may ask for one token at most.
 SMALL = Config(inference=InferenceConfig(max_request_bytes=Bytes(100), max_tokens_limit=1))
+
+
+def conversations(inference: FakeInference, authority: FakeAuthority) -> SessionService:
+    """The real service over a store in memory."""
+    sessions = SessionService(
+        Config(),
+        store=MemorySessionStore(),
+        inference=inference,
+        authority=authority,
+        clock=MonotonicClock(),
+        wall_s=time.time,
+        new_id=lambda: secrets.token_hex(16),
+    )
+    sessions.start()
+    return sessions
 
 
 def main() -> int:
@@ -44,7 +64,8 @@ def main() -> int:
         inference, thermal = FakeInference(options.keep), FakeThermal()
         authority = FakeAuthority(frozenset({0, os.geteuid()}))
         agent = FakeAgent()
-        published = publish(bus, inference, thermal, agent, authority, Config())
+        sessions = conversations(inference, authority)
+        published = publish(bus, inference, thermal, agent, authority, Config(), sessions)
         agent.on_reload = lambda: published.reconfigure(SMALL)
     except StokerError as error:
         sys.stderr.write(f"{error}\n")

@@ -49,7 +49,7 @@ class FakeInference:
     def __init__(self, keep_result_s: float = 60.0) -> None:
         self.vanished: list[str] = []
         self.cancelled: list[tuple[str, str]] = []
-        self._listener = InferenceListener()
+        self._listeners: list[InferenceListener] = []
         self._jobs: dict[str, _Job] = {}
         self._keep_s = keep_result_s
         self._snapshot = InferenceSnapshot(
@@ -59,7 +59,7 @@ class FakeInference:
         self._lock = threading.Lock()
 
     def listen(self, listener: InferenceListener) -> None:
-        self._listener = listener
+        self._listeners.append(listener)
 
     def submit(self, ask: Ask, delivery: Delivery, owner: Owner, stream_fd: int) -> Future[JobView]:
         accepted: Future[JobView] = Future()
@@ -130,7 +130,8 @@ class FakeInference:
     def set(self, **facts: object) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **facts)  # type: ignore[arg-type]
-        self._listener.changed(self._snapshot)
+        for listener in self._listeners:
+            listener.changed(self._snapshot)
 
     def _count(self, step: int) -> None:
         with self._lock:
@@ -141,7 +142,7 @@ class FakeInference:
         self._count(1)
         accepted.set_result(job.view)
         job.view = replace(job.view, state="running")
-        self._listener.job_started(job.view)
+        self._tell_started(job)
         error = self._stream(job)
         last: dict[str, object] = {"done": {"finish_reason": "stop", "usage": {}, "timings": {}}}
         job.view = replace(job.view, state="done", finish_reason="stop", completion_tokens=3)
@@ -154,7 +155,7 @@ class FakeInference:
         self._write(job, last)
         if job.fd >= 0:
             os.close(job.fd)
-        self._listener.job_finished(job.view)
+        self._tell_finished(job)
         job.done.set_result(job.view)
         self._count(-1)
         threading.Timer(self._keep_s, self._forget, (job.view.id,)).start()
@@ -176,8 +177,8 @@ class FakeInference:
                 return code
             case ["signals", number]:
                 for _ in range(int(number)):
-                    self._listener.job_started(job.view)
-                    self._listener.job_finished(job.view)
+                    self._tell_started(job)
+                    self._tell_finished(job)
                 return ""
             case ["describe"]:
                 facts = {"ask": job.ask, "delivery": job.delivery, "owner": job.view.owner}
@@ -210,9 +211,18 @@ class FakeInference:
                 return False
         return True
 
+    def _tell_started(self, job: _Job) -> None:
+        for listener in self._listeners:
+            listener.job_started(job.view)
+
+    def _tell_finished(self, job: _Job) -> None:
+        for listener in self._listeners:
+            listener.job_finished(job.view)
+
     def _forget(self, job: str) -> None:
         self._jobs.pop(job, None)
-        self._listener.job_forgotten(job)
+        for listener in self._listeners:
+            listener.job_forgotten(job)
 
 
 class FakeThermal:

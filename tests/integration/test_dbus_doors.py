@@ -72,7 +72,9 @@ def test_a_job_streams_typed_records_and_can_be_read_afterwards(client: BusClien
         "truncated": False, "prompt_tokens": 0, "completion_tokens": 3, "error_code": "",
         "error_message": "",
     }  # fmt: skip
-    assert client.get_all(contract.JOB, job) == {"State": "done", "QueuePosition": 0}
+    assert client.get_all(contract.JOB, job) == {
+        "State": "done", "Class": "normal", "QueuePosition": 0, "EtaSeconds": 0.0
+    }  # fmt: skip
     assert client.get(contract.JOB, "State", job) == "done"
 
 

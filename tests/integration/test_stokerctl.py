@@ -12,6 +12,7 @@ import pytest
 from tests.integration.conftest import Spawn
 from tests.integration.stokerctl_rig import COMMAND, Typed, ctl
 
+from stoker.events.inference import JobClass
 from stoker.tour.private_bus import PrivateBus
 from stoker_client import Stoker, StokerClientError
 
@@ -41,14 +42,16 @@ def test_every_option_reaches_the_service(stoker: Stoker) -> None:
         "describe",
         system="be brief", model="m", reasoning=False, max_tokens=5, seed=7, top_k=3,
         temperature=0.5, top_p=0.25, min_p=0.125, repeat_penalty=1.5, stop=["a", "b"],
-        deadline_s=2.5,
+        deadline_s=2.5, job_class="background",
     )  # fmt: skip
     found = json.loads(said)
     ask = found["ask"]
     assert ask["messages"][0] == {"role": "system", "content": "be brief"}
     assert (ask["model"], ask["reasoning"], ask["max_tokens"]) == ("m", False, 5)
     assert ask["stop"] == ["a", "b"]
-    assert found["delivery"] == {"format": "ndjson", "deadline_s": 2.5}
+    assert found["delivery"] == {
+        "format": "ndjson", "deadline_s": 2.5, "job_class": JobClass.BACKGROUND
+    }  # fmt: skip
     sampling = ask["sampling"]
     numbers = {"seed": 7, "top_k": 3, "temperature": 0.5, "top_p": 0.25, "min_p": 0.125}
     assert {key: sampling[key] for key in numbers} == numbers

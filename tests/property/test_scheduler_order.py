@@ -16,6 +16,7 @@ from stoker.core.scheduler import (
     Lost,
     Refuse,
     Revoke,
+    Rules,
     RunnerLost,
     RunnerReady,
     State,
@@ -25,13 +26,25 @@ from stoker.core.scheduler import (
 )  # fmt: skip
 from stoker.units import Seconds
 
+NOW = Seconds(100.0)
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
+    """At one and the same moment."""
+    return scheduler.step(state, event, NOW)
+
+
+def empty(slots: int, queue_limit: int) -> State:
+    return State(Rules(slots, queue_limit))
+
+
 JOBS = [f"j{n}" for n in range(12)]
 events = st.lists(
     st.one_of(
         st.sampled_from([RunnerReady(), RunnerLost(ordered=False), RunnerLost(ordered=True)]),
         st.builds(Submit, st.sampled_from(JOBS)),
         st.builds(Streamed, st.sampled_from(JOBS)),
-        st.builds(Ended, st.sampled_from(JOBS), st.just(Seconds(1.0))),
+        st.builds(Ended, st.sampled_from(JOBS)),
         st.builds(Withdraw, st.sampled_from(JOBS)),
         st.builds(Hold, st.booleans()),
     ),
@@ -43,19 +56,19 @@ events = st.lists(
 def test_every_job_is_in_one_place_and_within_bounds(
     events: list[Event], slots: int, limit: int
 ) -> None:
-    state = State(slots, limit)
+    state = empty(slots, limit)
     known: set[str] = set()
     for event in events:
         before = state.running
-        state, actions = scheduler.step(state, event)
+        state, actions = step(state, event)
         known = track(known, event, actions, before)
         places = [*state.queue, *state.running]
         assert len(places) == len(set(places))
         assert set(places) == known
         assert len(state.running) <= slots
         assert len(state.queue) <= limit + slots  # requeued jobs may stand before the limit
-        assert state.streamed <= set(state.running)
-        assert set(state.losses) <= set(places)
+        assert len(state.decoding) <= state.width
+        assert all(state.jobs[job].streamed is False for job in state.queue)
         idle = len(state.running) < slots
         assert not (state.open and not state.held and state.queue and idle)
 
@@ -76,67 +89,67 @@ def track(
 
 
 def test_jobs_run_in_order_of_arrival() -> None:
-    state, _ = scheduler.step(State(1, 9), RunnerReady())
+    state, _ = step(empty(1, 9), RunnerReady())
     ran: list[str] = []
     for job in ("a", "b", "c"):
-        state, actions = scheduler.step(state, Submit(job))
+        state, actions = step(state, Submit(job))
         ran += [a.job for a in actions if isinstance(a, Dispatch)]
     for _ in range(3):
-        state, actions = scheduler.step(state, Ended(state.running[0], Seconds(1)))
+        state, actions = step(state, Ended(state.running[0]))
         ran += [a.job for a in actions if isinstance(a, Dispatch)]
     assert ran == ["a", "b", "c"]
 
 
 def test_a_full_queue_refuses_with_a_time_to_come_back() -> None:
-    state = State(1, 1)
-    state, _ = scheduler.step(state, Submit("a"))
-    state, actions = scheduler.step(state, Submit("b"))
-    assert actions == (Refuse("b", Seconds(5.0)),)
+    state = empty(1, 1)
+    state, _ = step(state, Submit("a"))
+    state, actions = step(state, Submit("b"))
+    assert actions == (Refuse("b", "queue", Seconds(5.0)),)
     assert state.queue == ("a",)
 
 
 def running(*jobs: str) -> State:
-    state, _ = scheduler.step(State(4, 9), RunnerReady())
+    state, _ = step(empty(4, 9), RunnerReady())
     for job in jobs:
-        state, _ = scheduler.step(state, Submit(job))
+        state, _ = step(state, Submit(job))
     return state
 
 
 def test_a_crash_repeats_what_nobody_saw_and_ends_what_was_streamed() -> None:
-    state, _ = scheduler.step(running("seen", "unseen"), Streamed("seen"))
-    state, actions = scheduler.step(state, RunnerLost(ordered=False))
+    state, _ = step(running("seen", "unseen"), Streamed("seen"))
+    state, actions = step(state, RunnerLost(ordered=False))
     assert actions == (Lost("seen", ordered=False, poison=False),)
     assert state.queue == ("unseen",)
-    state, actions = scheduler.step(state, RunnerReady())
+    state, actions = step(state, RunnerReady())
     assert actions == (Dispatch("unseen"),)
 
 
 def test_a_job_that_lost_two_runners_is_not_tried_a_third_time() -> None:
-    state, _ = scheduler.step(running("bad"), RunnerLost(ordered=False))
-    state, _ = scheduler.step(state, RunnerReady())
-    state, actions = scheduler.step(state, RunnerLost(ordered=False))
+    state, _ = step(running("bad"), RunnerLost(ordered=False))
+    state, _ = step(state, RunnerReady())
+    state, actions = step(state, RunnerLost(ordered=False))
     assert actions == (Lost("bad", ordered=False, poison=True),)
 
 
 def test_runners_that_we_replace_ourselves_count_against_no_job() -> None:
     state = running("a")
     for _ in range(5):
-        state, actions = scheduler.step(state, RunnerLost(ordered=True))
+        state, actions = step(state, RunnerLost(ordered=True))
         assert actions == ()
-        state, actions = scheduler.step(state, RunnerReady())
+        state, actions = step(state, RunnerReady())
         assert actions == (Dispatch("a"),)
 
 
 def test_repeated_jobs_stand_before_those_that_came_later() -> None:
     state = running("a", "b", "c", "d")
-    state, _ = scheduler.step(state, Submit("late"))
-    state, _ = scheduler.step(state, RunnerLost(ordered=False))
+    state, _ = step(state, Submit("late"))
+    state, _ = step(state, RunnerLost(ordered=False))
     assert state.queue == ("a", "b", "c", "d", "late")
 
 
 def test_withdrawing_a_running_job_revokes_it_and_frees_its_slot() -> None:
-    state, _ = scheduler.step(State(1, 9), RunnerReady())
+    state, _ = step(empty(1, 9), RunnerReady())
     for job in ("a", "b"):
-        state, _ = scheduler.step(state, Submit(job))
-    state, actions = scheduler.step(state, Withdraw("a"))
+        state, _ = step(state, Submit(job))
+    state, actions = step(state, Withdraw("a"))
     assert actions == (Revoke("a"), Dispatch("b"))

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.config import limits
 from stoker.config.parse import parse
-from stoker.config.schema import Config, ModelConfig
+from stoker.config.schema import Config, ModelConfig, QuotaConfig
 from stoker.errors import ConfigInvalid
 
 MODEL = '[models.tiny]\npath = "/m/tiny.gguf"\n'
@@ -37,7 +37,9 @@ def test_every_field_of_the_schema_has_a_reader_and_no_other() -> None:
         assert set(readers) == fields, name
     models = {item.name for item in dataclasses.fields(ModelConfig)} - {"name"}
     assert set(limits.MODEL) == models
-    sections = {item.name for item in dataclasses.fields(Config)} - {"models", "default_model"}
+    sections = {item.name for item in dataclasses.fields(Config)}
+    sections -= {"models", "default_model", "users", "groups"}
+    assert set(limits.QUOTA) == {item.name for item in dataclasses.fields(QuotaConfig)}
     assert set(limits.SECTIONS) == sections
 
 
@@ -112,6 +114,31 @@ def test_models_are_in_the_order_of_their_names_and_default_stays_apart() -> Non
     config = _parse('[models.b]\npath = "/b"\n[models.a]\npath = "/a"\n[models]\ndefault = "b"\n')
     assert [model.name for model in config.models] == ["a", "b"]
     assert config.default_model == "b"
+
+
+def test_a_table_of_a_user_or_group_takes_the_rest_from_everybodys() -> None:
+    config = _parse(
+        "[quotas]\nqueued_jobs = 7\n[users.alice]\ntokens_per_minute = 60\n[groups.students]\n",
+        '[groups.aged]\nhighest_class = "background"\n',
+    )
+    assert config.users == {"alice": QuotaConfig(queued_jobs=7, tokens_per_minute=60)}
+    assert list(config.groups) == ["students", "aged"]  # the files' order, not the alphabet's
+    assert config.groups["students"] == config.quotas
+    assert config.groups["aged"] == QuotaConfig(highest_class="background", queued_jobs=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('[users."a b"]\n', "users.a b"),
+        ("[users]\nalice = 3\n", "users.alice"),
+        ("[groups.g]\nslots = 3\n", "groups.g.slots"),
+        ('[quotas]\nhighest_class = "urgent"\n', "quotas.highest_class"),
+        ("[runner]\nslots = 60\nparked_slots = 5\n", "runner.parked_slots"),
+    ],
+)
+def test_a_slip_in_a_quota_is_refused_where_it_stands(text: str, path: str) -> None:
+    assert _refused(text).details["path"] == path
 
 
 def test_a_scalar_in_place_of_a_table_is_refused_where_it_stands() -> None:

@@ -17,9 +17,11 @@ JOBS_PATH: Final = "/org/stoker/Agent1/jobs"
 AGENT: Final = "org.stoker.Agent1"
 INFERENCE: Final = "org.stoker.Inference1"
 JOB: Final = "org.stoker.Job1"
+SESSION: Final = "org.stoker.Session1"
+SESSIONS_PATH: Final = "/org/stoker/Agent1/sessions"
 THERMAL: Final = "org.stoker.Thermal1"
 PROPERTIES: Final = "org.freedesktop.DBus.Properties"
-INTERFACES: Final = (AGENT, INFERENCE, JOB, THERMAL)
+INTERFACES: Final = (AGENT, INFERENCE, JOB, SESSION, THERMAL)
 
 
 def xml(interface: str) -> str:
@@ -48,3 +50,7 @@ def property_signatures(interface: str) -> dict[str, str]:
 
 def job_path(job: str) -> str:
     return f"{JOBS_PATH}/{job}"
+
+
+def session_path(session: str) -> str:
+    return f"{SESSIONS_PATH}/{session}"

@@ -22,6 +22,7 @@ from stoker.api.exports import Exports, pack_properties
 from stoker.api.inference import InferenceRoom
 from stoker.api.job import Jobs
 from stoker.api.requests import Limits
+from stoker.api.session import Sessions
 from stoker.api.thermal import ThermalRoom
 from stoker.config.schema import Config
 from stoker.events.thermal import ThermalSnapshot
@@ -33,6 +34,7 @@ from stoker.ports.doors import (
     ThermalDoor,
     ThermalListener,
 )
+from stoker.ports.sessions import SessionDoor
 from stoker.ports.system import Authority
 
 # Keys and the array's own bytes come on top of the text that max_request_bytes speaks of.
@@ -62,6 +64,7 @@ def publish(
     agent: AgentDoor,
     authority: Authority,
     config: Config,
+    conversations: SessionDoor,
 ) -> Published:
     """Register every object, listen to the services, then own the name.
 
@@ -72,9 +75,11 @@ def publish(
     callers = Callers(bus.con, inference.caller_vanished)
     exports = Exports(bus, callers, limits.max_request_bytes + _ENVELOPE_BYTES)
     jobs = Jobs(bus, exports, inference, authority)
-    asking = InferenceRoom(inference, jobs, limits)
+    sessions = Sessions(exports, conversations, jobs, config)
+    asking = InferenceRoom(inference, jobs, limits, sessions.methods())
 
     def reconfigure(fresh: Config) -> None:
+        sessions.config = fresh
         asking.limits = Limits.of(fresh)
         exports.max_call_bytes = asking.limits.max_request_bytes + _ENVELOPE_BYTES
 
@@ -87,6 +92,7 @@ def publish(
         ):
             exports.add(contract.AGENT_PATH, room.door())
         published._undo += _listen(bus, inference, thermal, jobs)
+        conversations.listen(lambda session: post(lambda: sessions.withdraw(session)))
         bus.own(contract.BUS_NAME)
     except BaseException:
         published.close()

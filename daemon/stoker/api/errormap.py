@@ -58,6 +58,7 @@ ROWS: Final[tuple[Row, ...]] = (
     _row("deadline-exceeded", "DeadlineExceeded", 124, 504),  # as timeout(1)
     _row("slow-consumer", "SlowConsumer", 74, 408),  # EX_IOERR
     _row("throttled", "Throttled", 75, 503),
+    _row("storage-failed", "StorageFailed", 74, 507),  # EX_IOERR
     _row("engine-failed", "EngineFailed", 76, 502),  # the peer broke the talk: EX_PROTOCOL
     _row("unavailable", "Unavailable", 69, 503),
 )

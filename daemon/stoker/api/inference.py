@@ -7,10 +7,11 @@ the service never sees a read end; everything slow is a future.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from stoker.api import contract, requests
-from stoker.api.exports import Answer, Door, Later, bus_text, vardict
+from stoker.api.exports import Answer, Door, Later, Method, bus_text, vardict
 from stoker.api.job import Jobs
 from stoker.errors import Busy, by_code
 from stoker.events.inference import Owner
@@ -18,7 +19,15 @@ from stoker.ports.doors import InferenceDoor, InferenceSnapshot, JobView
 
 
 class InferenceRoom:
-    def __init__(self, service: InferenceDoor, jobs: Jobs, limits: requests.Limits) -> None:
+    def __init__(
+        self,
+        service: InferenceDoor,
+        jobs: Jobs,
+        limits: requests.Limits,
+        sessions: Mapping[str, Method],
+    ) -> None:
+        """``sessions``: the methods of this interface that lead to kept conversations."""
+        self._sessions = sessions
         self._service = service
         self._jobs = jobs
         self.limits = limits
@@ -32,6 +41,7 @@ class InferenceRoom:
                 "Tokenize": self.tokenize,
                 "CountTokens": self.count_tokens,
                 "ListModels": self.list_models,
+                **self._sessions,
             },
             lambda _owner: properties(self._service.snapshot()),
         )

@@ -88,7 +88,12 @@ class JobRoom:
         self._admit(owner)
         return Later(
             self._service.job(self._id),
-            lambda view: {"State": view.state, "QueuePosition": view.queue_position},
+            lambda view: {
+                "State": view.state,
+                "Class": view.job_class,
+                "QueuePosition": view.queue_position,
+                "EtaSeconds": view.eta_s,
+            },
         )
 
     def _admit(self, owner: Owner) -> None:

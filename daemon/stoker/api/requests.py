@@ -14,7 +14,7 @@ from typing import Final
 from stoker.config.limits import SECTIONS
 from stoker.config.schema import Config
 from stoker.errors import InvalidRequest, StokerError
-from stoker.events.inference import Ask, Delivery
+from stoker.events.inference import Ask, Delivery, JobClass
 from stoker.events.runner import Message, Sampling
 from stoker.getters import Table
 from stoker.units import Seconds
@@ -73,10 +73,16 @@ def parse_delivery(options: Mapping[str, object]) -> Delivery:
     table = Table(options, _fail, "options")
     delivery = Delivery(
         format=table.choice("format", FORMATS, "ndjson"),
+        job_class=_job_class(table),
         deadline_s=Seconds(_whole(table, "deadline_ms", 0, 1, MAX_DEADLINE_MS) / 1000),
     )
     table.finish()
     return delivery
+
+
+def _job_class(table: Table) -> JobClass | None:
+    words = tuple(job_class.word for job_class in JobClass)
+    return JobClass.of(table.choice("class", words)) if table.has("class") else None
 
 
 def parse_text(text: str) -> str:

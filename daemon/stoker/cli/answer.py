@@ -46,6 +46,8 @@ def options_of(args: Namespace) -> Options:
         options["stop"] = args.stop
     if args.timeout is not None:
         options["deadline_s"] = args.timeout
+    if args.job_class is not None:
+        options["job_class"] = args.job_class
     if getattr(args, "raw", False):
         options["raw"] = True
     return options

@@ -124,6 +124,13 @@ def _add_answering(parser: argparse.ArgumentParser) -> None:
     add("--seed", metavar="N", type=int, help="the same seed gives the same answer")
     add("--stop", metavar="TEXT", action="append", help="stop before TEXT (may be repeated)")
     add("--timeout", metavar="SECONDS", type=_seconds, help="give up after so long")
+    add(
+        "--class",
+        metavar="CLASS",
+        dest="job_class",
+        choices=("interactive", "normal", "background"),
+        help="interactive, normal or background (which waits for the others)",
+    )
     add("--reasoning", action="store_true", help="show reasoning even where it is hidden")
 
 

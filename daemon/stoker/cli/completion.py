@@ -28,6 +28,7 @@ _stokerctl() {
     done
     case $previous in
     --bus) words="system session" ;;
+@CHOICES@
     @VALUED_REST@) return ;;
     *)
         case $verb in
@@ -50,10 +51,18 @@ def bash() -> str:
     valued = sorted(
         {o for p in everything for a in actions(p) if a.nargs != 0 for o in a.option_strings}
     )
+    chosen = {
+        o: " ".join(map(str, a.choices))
+        for p in everything
+        for a in actions(p)
+        for o in a.option_strings
+        if a.choices
+    }
     cases = [f'        {name}) words="{" ".join(_words(sub))}" ;;' for name, sub in verbs.items()]
     parts = {
         "@VALUED@": " | ".join(valued),
-        "@VALUED_REST@": " | ".join(o for o in valued if o != "--bus"),
+        "@VALUED_REST@": " | ".join(o for o in valued if o not in {"--bus", *chosen}),
+        "@CHOICES@": "\n".join(f'    {o}) words="{words}" ;;' for o, words in chosen.items()),
         "@TOP@": " ".join([*verbs, *_words(parser)]),
         "@VERBS@": "\n".join(cases),
     }

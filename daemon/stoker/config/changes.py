@@ -17,7 +17,11 @@ LIVE: Final = (
     "restart.",
     "inference.",
     "sampling.",
+    "sessions.",
     "access.",
+    "quotas.",
+    "users.",
+    "groups.",
 )
 """Keys, and sections with a closing dot, that the running daemon takes over at once."""
 
@@ -50,6 +54,9 @@ def flatten(config: Config) -> dict[str, object]:
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
             out.update(_fields(item.name, value))
+    for name, some in (("users", config.users), ("groups", config.groups)):
+        for who, quota in some.items():
+            out.update(_fields(f"{name}.{who}", quota))
     for model in config.models:
         out.update(_fields(f"models.{model.name}", model))
         del out[f"models.{model.name}.name"]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from stoker.events.inference import JobClass
 from stoker.events.runner import SAMPLING_RANGES
 from stoker.getters import Table
 
@@ -20,7 +21,7 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 DAY_S: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _MAX_PATH_BYTES: Final = 4096  # PATH_MAX
 
 
@@ -93,6 +94,14 @@ MODEL: Final[Mapping[str, Reader]] = {
     "gpu_layers": whole(0, 1000),
 }
 
+QUOTA: Final[Mapping[str, Reader]] = {
+    "highest_class": one_of(*(job_class.word for job_class in JobClass)),
+    "concurrent_jobs": whole(0, 64),
+    "queued_jobs": whole(0, 10_000),
+    "queued_bytes": whole(0, 1 << 40),
+    "tokens_per_minute": whole(0, 1 << 40),
+}
+
 SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "daemon": {
         "bus": bus,
@@ -103,6 +112,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "runner": {
         "engine": one_of("llama", "echo"),
         "slots": whole(1, 64),
+        "parked_slots": whole(0, 63),
         "threads": whole(0, 512),
         "threads_batch": whole(0, 512),
         "batch_tokens": whole(16, 16_384),
@@ -122,6 +132,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "inference": {
         "queue_limit": whole(1, 10_000),
+        "ageing_s": number(0.1, DAY_S),
         "max_request_bytes": whole(KIB, 8 * MIB),  # what one frame to the runner carries
         "max_tokens": whole(1, 1 << 20),
         "max_tokens_limit": whole(1, 1 << 20),
@@ -133,6 +144,19 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "max_result_bytes": whole(KIB, 64 * MIB),
     },
     "sampling": {name: _within(*limits) for name, limits in SAMPLING_RANGES.items()},
+    "sessions": {
+        "window_turns": whole(0, 500),
+        "window_tokens": whole(0, 1 << 20),
+        "overflow": one_of("drop-oldest", "error"),
+        "title": one_of("off", "question"),
+        "keep_partial": flag,
+        "when_full": one_of("evict", "refuse"),
+        "ttl_s": number(0.0, 3660 * DAY_S),
+        "max_sessions_per_user": whole(1, 100_000),
+        "max_bytes_per_session": whole(16 * KIB, 16 * MIB),  # Export is one message
+        "max_bytes_per_user": whole(16 * KIB, 1 << 40),
+        "max_bytes": whole(16 * KIB, 1 << 40),
+    },
     "thermal": {
         "enabled": flag,
         "board": matching(NAME, 'a board\'s name or "auto"'),
@@ -142,5 +166,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "period_min_s": number(0.05, 10.0),
         "period_max_s": number(0.05, 60.0),
     },
-    "access": {"admin_group": matching(_GROUP, "a group's name")},
+    "access": {"admin_group": matching(GROUP, "a group's name")},
+    "quotas": QUOTA,
 }

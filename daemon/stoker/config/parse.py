@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from stoker.config.limits import MODEL, NAME, SECTIONS, Reader
-from stoker.config.schema import Config, ModelConfig
+from stoker.config.limits import GROUP, MODEL, NAME, QUOTA, SECTIONS, Reader
+from stoker.config.schema import Config, ModelConfig, QuotaConfig
 from stoker.errors import ConfigInvalid, StokerError
 from stoker.getters import Table
 
@@ -19,6 +19,8 @@ Source = tuple[str, Mapping[str, object]]
 """(file name as people know it, its TOML table)."""
 
 MAX_MODELS: Final = 64
+MAX_OVERRIDES: Final = 1024
+MAX_SEQUENCES: Final = 64  # as the runner's loader has it
 _MAX_DEPTH: Final = 8
 _T = TypeVar("_T")
 
@@ -48,8 +50,12 @@ def _config(table: Table) -> Config:
         for name, readers in SECTIONS.items()
     }
     models, default = _models(table.table("models"))
+    quotas: QuotaConfig = sections["quotas"]
+    users, groups = (_overrides(table.table(name), quotas) for name in ("users", "groups"))
     table.finish()
-    config = dataclasses.replace(base, default_model=default, models=models, **sections)
+    config = dataclasses.replace(
+        base, default_model=default, models=models, users=users, groups=groups, **sections
+    )
     _cross_check(config, table)
     return config
 
@@ -80,12 +86,27 @@ def _models(table: Table) -> tuple[tuple[ModelConfig, ...], str]:
     return tuple(models), default
 
 
+def _overrides(table: Table, quotas: QuotaConfig) -> dict[str, QuotaConfig]:
+    """``[users]`` or ``[groups]``: what a table leaves out is as in ``[quotas]``."""
+    names = list(table.keys())
+    if len(names) > MAX_OVERRIDES:
+        table.refuse("", f"more than {MAX_OVERRIDES} tables")
+    for name in names:
+        if not GROUP.fullmatch(name):
+            table.refuse(name, f"{name!r} is not the name of a user or a group")
+    found = {name: _section(table.table(name), quotas, QUOTA) for name in names}
+    table.finish()
+    return found
+
+
 def _cross_check(config: Config, table: Table) -> None:
     """What no single key can tell."""
     ordered = (
         ("restart", "backoff_first_s", "backoff_cap_s"),
         ("inference", "max_tokens", "max_tokens_limit"),
         ("thermal", "period_min_s", "period_max_s"),
+        ("sessions", "max_bytes_per_session", "max_bytes_per_user"),
+        ("sessions", "max_bytes_per_user", "max_bytes"),
     )
     for section, low, high in ordered:
         part = getattr(config, section)
@@ -95,6 +116,11 @@ def _cross_check(config: Config, table: Table) -> None:
             table.table(section).refuse(
                 key, f"{low} {getattr(part, low)} is above {high} {getattr(part, high)}"
             )
+    together = config.runner.slots + config.runner.parked_slots
+    if together > MAX_SEQUENCES:
+        table.table("runner").refuse(
+            "parked_slots", f"slots and parked_slots are {together}, more than {MAX_SEQUENCES}"
+        )
     if config.runner.batch_tokens < config.runner.slots:
         table.table("runner").refuse(
             "batch_tokens",

@@ -6,6 +6,7 @@ neither can drift. Zero often means "choose for me"; it is said where.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stoker.events.runner import Sampling
@@ -38,6 +39,7 @@ class ModelConfig:
 class RunnerConfig:
     engine: str = "llama"  # llama | echo (tests)
     slots: int = 4  # sequences decoded together
+    parked_slots: int = 1  # sequences beyond them, for jobs that stand still
     threads: int = 0  # 0 = the CPUs this process may use, rounded down by any quota
     threads_batch: int = 0  # 0 = as threads
     batch_tokens: int = 512
@@ -61,6 +63,7 @@ class RestartConfig:
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
     queue_limit: int = 64
+    ageing_s: Seconds = Seconds(60.0)  # so long a wait lifts a job by one class
     max_request_bytes: Bytes = Bytes(1 << 20)
     max_tokens: int = 512  # when a request names none
     max_tokens_limit: int = 8192
@@ -70,6 +73,21 @@ class InferenceConfig:
     slow_reader_timeout_s: Seconds = Seconds(30.0)
     keep_result_s: Seconds = Seconds(60.0)
     max_result_bytes: Bytes = Bytes(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsConfig:
+    window_turns: int = 5  # earlier turns that go to the model; a session may say otherwise
+    window_tokens: int = 0  # 0 = no budget beside the model's context
+    overflow: str = "drop-oldest"  # drop-oldest | error
+    title: str = "off"  # off | question
+    keep_partial: bool = True
+    when_full: str = "evict"  # evict | refuse
+    ttl_s: Seconds = Seconds(2_592_000.0)  # since the last use; 0 = for ever
+    max_sessions_per_user: int = 256
+    max_bytes_per_session: Bytes = Bytes(4 << 20)
+    max_bytes_per_user: Bytes = Bytes(32 << 20)
+    max_bytes: Bytes = Bytes(256 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +107,17 @@ class AccessConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaConfig:
+    """``[quotas]`` for everybody; ``[users.NAME]`` and ``[groups.NAME]`` for some. 0 = no limit."""
+
+    highest_class: str = "interactive"  # interactive | normal | background
+    concurrent_jobs: int = 0  # answered together; more of them wait
+    queued_jobs: int = 32
+    queued_bytes: Bytes = Bytes(4 << 20)
+    tokens_per_minute: int = 0  # read and written
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     default_model: str = ""  # [models] default; empty = the first by name
@@ -97,5 +126,9 @@ class Config:
     restart: RestartConfig = field(default_factory=RestartConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
     sampling: Sampling = field(default_factory=Sampling)
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
     thermal: ThermalConfig = field(default_factory=ThermalConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    users: Mapping[str, QuotaConfig] = field(default_factory=dict)
+    groups: Mapping[str, QuotaConfig] = field(default_factory=dict)  # in the files' order

@@ -1,188 +1,175 @@
-"""Which job goes to the runner next, who must wait and who is refused.
+"""Which job goes to the runner next, who must wait, stand still or is refused.
 
-Pure: ``step(state, event) -> (state, actions)``. First form: one queue in order of
-arrival, ``slots`` jobs in the runner at once (it decodes them together), a bounded
-queue that refuses early instead of growing. A job that lost its runner before its
-first token is queued again once, at the front.
+Pure: ``step(state, event, now) -> (state, actions)``. Classes go one before the other,
+users of a class share by cost, who waits long rises, quotas bound each user, heat narrows
+everybody. A job that lost its runner before its first token is queued again once, at its
+old place. ``admission`` and ``placement`` decide; here events become state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
+from stoker.core import admission, placement
+from stoker.core.scheduler_state import (
+    Accept,
+    Action,
+    Charged,
+    Dispatch,
+    Ended,
+    Event,
+    Headroom,
+    Heat,
+    Hold,
+    Job,
+    Lost,
+    Pace,
+    Pause,
+    Place,
+    Refuse,
+    Requeue,
+    Resume,
+    Revoke,
+    Rules,
+    RunnerLost,
+    RunnerReady,
+    Stalled,
+    State,
+    Streamed,
+    Submit,
+    Tick,
+    Withdraw,
+)
+from stoker.core.waiting_line import position, wait_s
 from stoker.units import Seconds
 
+__all__ = [
+    "Accept", "Action", "Charged", "Dispatch", "Ended", "Event", "Headroom", "Heat", "Hold", "Job",
+    "Lost", "Pause", "Place", "Refuse", "Requeue", "Resume", "Revoke", "Rules", "RunnerLost",
+    "RunnerReady", "Stalled", "State", "Streamed", "Submit", "Tick", "Withdraw", "position",
+    "step", "wait_s",
+]  # fmt: skip
+
 MAX_LOSSES: Final = 2  # a job that lost two runners is not tried a third time
-SMOOTHING: Final = 0.2  # weight of the newest job in the mean run time
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """The first output of a job left: it can no longer be repeated unseen."""
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    job: str
-    ran_s: Seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Cancelled, expired or its caller is gone."""
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerReady:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerLost:
-    ordered: bool  # we replaced it: no fault of any job
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Too hot: nothing new starts until released."""
-
-    held: bool
-
-
-Event = Submit | Streamed | Ended | Withdraw | RunnerReady | RunnerLost | Hold
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    job: str
-    retry_after_s: Seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revoke:
-    """Tell the runner to drop a job that it has."""
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The job's runner is gone and it cannot be repeated."""
-
-    job: str
-    ordered: bool
-    poison: bool  # it was in every one of MAX_LOSSES crashes
-
-
-Action = Accept | Refuse | Dispatch | Revoke | Lost
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    slots: int
-    queue_limit: int
-    open: bool = False  # a runner is ready
-    held: bool = False  # the thermal loop says stop
-    queue: tuple[str, ...] = ()
-    running: tuple[str, ...] = ()
-    streamed: frozenset[str] = frozenset()
-    losses: Mapping[str, int] = field(default_factory=dict)
-    mean_run_s: Seconds = Seconds(5.0)
-
+SMOOTHING: Final = 0.2  # weight of the newest job in the means
+WARM_BELOW: Final = 0.5
+HOT_BELOW: Final = 0.2
+COOLER_BY: Final = 0.1  # so much more headroom before a job that stood still goes on
+SHORTEST_RUN_S: Final = 0.05  # shorter ones teach nothing about speed
 
 Result = tuple[State, tuple[Action, ...]]
 
 
-def step(state: State, event: Event) -> Result:
+def step(state: State, event: Event, now_s: Seconds) -> Result:
     """The next state and what to do; unknown jobs change nothing."""
     match event:
-        case Submit(job=job):
-            if job in state.queue or job in state.running:
-                return state, ()
-            if len(state.queue) >= state.queue_limit:
-                return state, (Refuse(job, estimated_wait_s(state)),)
-            return _fill(replace(state, queue=(*state.queue, job)), (Accept(job),))
-        case Streamed(job=job) if job in state.running:
-            return replace(state, streamed=state.streamed | {job}), ()
-        case Ended(job=job, ran_s=ran) if job in state.running:
-            mean = Seconds(state.mean_run_s + SMOOTHING * (ran - state.mean_run_s))
-            return _fill(replace(_forget(state, job), mean_run_s=mean))
-        case Withdraw(job=job) if job in state.running:
-            return _fill(_forget(state, job), (Revoke(job),))
-        case Withdraw(job=job):
-            return _forget(state, job), ()
-        case RunnerReady():
-            return _fill(replace(state, open=True))
-        case Hold(held=held):
-            return _fill(replace(state, held=held))
+        case Submit():
+            return _submit(state, event, now_s)
         case RunnerLost(ordered=ordered):
-            return _lose(state, ordered)
+            return _lose(state, ordered, now_s)
+        case RunnerReady():
+            return placement.settle(replace(state, open=True), now_s)
+        case Hold(held=held):
+            return placement.settle(replace(state, held=held), now_s)
+        case Headroom(fraction=fraction):
+            return placement.settle(replace(state, heat=_heat(state.heat, fraction)), now_s)
+        case Tick():
+            return placement.settle(state, now_s)
+    job = state.jobs.get(event.job)
+    if job is None:
+        return state, ()
+    in_runner = job.place is not Place.WAITING
+    match event:
+        case Charged(prefill=prefill, decode=decode):
+            return _charge(state, job, prefill, decode, now_s), ()
+        case Streamed() if in_runner:
+            return _put(state, replace(job, streamed=True)), ()
+        case Stalled(stalled=stalled) if in_runner and stalled != job.stalled:
+            return placement.settle(_stall(state, job, stalled, now_s), now_s)
+        case Ended() if in_runner:
+            learnt = replace(state, pace=_learn(state, job, now_s))
+            return placement.settle(_forget(learnt, job), now_s)
+        case Withdraw():
+            after, actions = placement.settle(_forget(state, job), now_s)
+            return after, (Revoke(job.id), *actions) if in_runner else actions
     return state, ()
 
 
-def position(state: State, job: str) -> int:
-    """1 = next to run; 0 = not waiting."""
-    return state.queue.index(job) + 1 if job in state.queue else 0
+def _submit(state: State, event: Submit, now_s: Seconds) -> Result:
+    if event.job in state.jobs:
+        return state, ()
+    taken = admission.admit(state, event, now_s)
+    if isinstance(taken, Refuse):
+        return state, (taken,)
+    after, actions = placement.settle(taken, now_s)
+    return after, (Accept(event.job), *actions)
 
 
-def estimated_wait_s(state: State) -> Seconds:
-    """When a place in the queue should be free, from the mean run time."""
-    return Seconds(max(1.0, state.mean_run_s / max(state.slots, 1)))
+def _charge(state: State, job: Job, prefill: int, decode: int, now_s: Seconds) -> State:
+    """To the user's account in the lane in which the job runs, and to its bucket."""
+    lanes = list(state.lanes)
+    lanes[job.lane] = lanes[job.lane].charge(job.uid, state.cost(prefill, decode))
+    buckets = admission.pay(state.buckets, job, prefill + decode, now_s)
+    charged = replace(job, prefill=job.prefill + prefill, decode=job.decode + decode)
+    return _put(replace(state, lanes=tuple(lanes), buckets=buckets), charged)
 
 
-def _fill(state: State, actions: tuple[Action, ...] = ()) -> Result:
-    free = state.slots - len(state.running) if state.open and not state.held else 0
-    going = state.queue[: max(free, 0)]
-    filled = replace(state, queue=state.queue[len(going) :], running=(*state.running, *going))
-    return filled, (*actions, *(Dispatch(job) for job in going))
+def _stall(state: State, job: Job, stalled: bool, now_s: Seconds) -> State:
+    """The reader's own time is no waiting: it does not age a job."""
+    if job.place is Place.DECODING:
+        return _put(state, replace(job, stalled=stalled))
+    waited = Seconds(job.waited_s + (now_s - job.since_s if stalled else 0.0))
+    return _put(state, replace(job, stalled=stalled, since_s=now_s, waited_s=waited))
 
 
-def _forget(state: State, job: str) -> State:
-    return replace(
-        state,
-        queue=tuple(j for j in state.queue if j != job),
-        running=tuple(j for j in state.running if j != job),
-        streamed=state.streamed - {job},
-        losses={j: n for j, n in state.losses.items() if j != job},
-    )
+def _heat(heat: Heat, headroom: float) -> Heat:
+    """With some hysteresis: a job must not start and stop with every reading."""
+    if headroom <= 0.0:
+        return Heat.STOP
+    if headroom < HOT_BELOW + (COOLER_BY if heat >= Heat.HOT else 0.0):
+        return Heat.HOT
+    if headroom < WARM_BELOW + (COOLER_BY if heat >= Heat.WARM else 0.0):
+        return Heat.WARM
+    return Heat.COOL
 
 
-def _lose(state: State, ordered: bool) -> Result:
-    losses = dict(state.losses)
-    again: list[str] = []
+def _learn(state: State, job: Job, now_s: Seconds) -> Pace:
+    pace = state.pace
+    ran = job.ran_s + (now_s - job.since_s if job.place is Place.DECODING else 0.0)
+    cost = state.cost(job.prefill, job.decode)
+    rate = pace.cost_per_s
+    if ran >= SHORTEST_RUN_S and cost > 0.0:
+        rate = _average(rate, cost / ran) if rate else cost / ran
+    return Pace(Seconds(_average(pace.run_s, ran)), _average(pace.answer_tokens, job.decode), rate)
+
+
+def _average(old: float, new: float) -> float:
+    return old + SMOOTHING * (new - old)
+
+
+def _put(state: State, job: Job) -> State:
+    return replace(state, jobs={**state.jobs, job.id: job})
+
+
+def _forget(state: State, job: Job) -> State:
+    return replace(state, jobs={key: other for key, other in state.jobs.items() if key != job.id})
+
+
+def _lose(state: State, ordered: bool, now_s: Seconds) -> Result:
+    jobs: dict[str, Job] = {}
     lost: list[Action] = []
-    for job in state.running:
-        losses[job] = losses.get(job, 0) + (0 if ordered else 1)
-        poison = losses[job] >= MAX_LOSSES
-        if job in state.streamed or poison:
-            lost.append(Lost(job, ordered, poison))
-            del losses[job]
+    for job in state.jobs.values():
+        if job.place is Place.WAITING:
+            jobs[job.id] = job
+            continue
+        blamed = not ordered and job.place is Place.DECODING
+        losses = job.losses + (1 if blamed else 0)
+        poison = losses >= MAX_LOSSES
+        if job.streamed or poison:
+            lost.append(Lost(job.id, ordered, poison))
         else:
-            again.append(job)
-    gone = {action.job for action in lost if isinstance(action, Lost)}
-    after = replace(
-        state, open=False, running=(), queue=(*again, *state.queue),
-        streamed=state.streamed - gone, losses=losses,
-    )  # fmt: skip
-    return after, tuple(lost)
+            again = placement.begin_again(replace(job, losses=losses))
+            since = again.since_s if job.place is Place.PARKED else now_s
+            jobs[job.id] = replace(again, since_s=since)
+    return placement.settle(replace(state, open=False, jobs=jobs), now_s)[0], tuple(lost)

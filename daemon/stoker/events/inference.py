@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from stoker.events.runner import Message, Sampling
-from stoker.units import Seconds
+from stoker.units import Bytes, Seconds
+
+
+class JobClass(IntEnum):
+    """Who goes first. Background gives its place up to both others."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BACKGROUND = 2
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def of(cls, word: str) -> JobClass:
+        return cls[word.upper()]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one user may have at a time; 0 = no limit of its own."""
+
+    concurrent_jobs: int = 0  # answered together; more of them wait
+    queued_jobs: int = 0
+    queued_bytes: Bytes = Bytes(0)  # text of the requests that wait
+    tokens_per_minute: int = 0  # read and written; up to one minute's worth at once
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What policy grants a user."""
+
+    highest: JobClass = JobClass.INTERACTIVE
+    quota: Quota = field(default_factory=Quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +59,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How the caller wants it: ``ndjson`` records or bare ``text``."""
+    """How the caller wants it: ``ndjson`` records or bare ``text``, and how soon."""
 
     format: str = "ndjson"
     deadline_s: Seconds = Seconds(0.0)  # 0 = the configured default
+    job_class: JobClass | None = None  # None = the door's default, as far as policy allows
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ class InferenceSnapshot:
     engine: str = ""
     library: str = ""
     queue_depth: int = 0
-    active_jobs: int = 0
+    active_jobs: int = 0  # in the runner
+    decoding_jobs: int = 0  # of them, those that do not stand still
     threads: int = 0
     runner_pid: int = 0
     runner_restarts: int = 0
@@ -41,7 +42,9 @@ class JobView:
     id: str
     owner: Owner
     state: str  # queued | running | done | failed
+    job_class: str = "normal"  # interactive | normal | background
     queue_position: int = 0
+    eta_s: float = 0.0  # estimated, until it runs (again)
     text: str = ""
     reasoning: str = ""
     truncated: bool = False  # text was longer than max_result_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from stoker.events.inference import Standing
 from stoker.units import Seconds
 
 
@@ -27,6 +28,11 @@ class Notifier(Protocol):
 class Authority(Protocol):
     def may_manage(self, uid: int) -> bool:
         """Root, the daemon's own user or a member of the admin group."""
+
+
+class Standings(Protocol):
+    def of(self, uid: int) -> Standing:
+        """The classes and quotas of a user; whoever is not known has everybody's."""
 
 
 class StateFile(Protocol):

@@ -18,7 +18,8 @@ from stoker.core import runner_life as life
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
-from stoker.services.inference_loop import InferenceLoop
+from stoker.ports.system import Standings
+from stoker.services.inference_loop import EVERYBODY, InferenceLoop
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
@@ -27,8 +28,10 @@ _T = TypeVar("_T")
 class InferenceService:
     """See ``ports.doors.InferenceDoor``."""
 
-    def __init__(self, loop: InferenceLoop, *, ask_timeout_s: Seconds) -> None:
-        self._loop = loop
+    def __init__(
+        self, loop: InferenceLoop, *, ask_timeout_s: Seconds, standings: Standings | None = None
+    ) -> None:
+        self._loop, self._standings = loop, standings
         self._ask_timeout_s = ask_timeout_s
         self._thread = threading.Thread(target=loop.run, name="inference", daemon=True)
 
@@ -50,7 +53,10 @@ class InferenceService:
 
     def submit(self, ask: Ask, delivery: Delivery, owner: Owner, stream_fd: int) -> Future[JobView]:
         accepted: Future[JobView] = Future()
-        self._loop.post(lambda: self._loop.submit(ask, delivery, owner, stream_fd, accepted, None))
+        standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
+        self._loop.post(
+            lambda: self._loop.submit(ask, delivery, owner, stream_fd, accepted, standing=standing)
+        )
         return accepted
 
     def answer(self, ask: Ask, owner: Owner) -> Future[JobView]:
@@ -64,7 +70,10 @@ class InferenceService:
 
         accepted.add_done_callback(refused)
         delivery = Delivery(deadline_s=self._ask_timeout_s)
-        self._loop.post(lambda: self._loop.submit(ask, delivery, owner, -1, accepted, ended))
+        standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
+        self._loop.post(
+            lambda: self._loop.submit(ask, delivery, owner, -1, accepted, ended, standing)
+        )
         return ended
 
     def cancel(self, job: str, reason: str) -> Future[bool]:
@@ -104,9 +113,13 @@ class InferenceService:
         """The thermal loop's last resort before the hardware's own."""
         self._loop.post(lambda: self._loop.hold(held, reason))
 
+    def headroom(self, fraction: float) -> None:
+        """How much heat leaves of the device, 0..1, as far as pacing must use it."""
+        self._loop.post(lambda: self._loop.headroom(fraction))
+
     def activity(self) -> float:
         """How busy inference is, 0..1."""
-        return 1.0 if self._loop.snapshot.active_jobs else 0.0
+        return 1.0 if self._loop.snapshot.decoding_jobs else 0.0
 
     def reconfigure(self, config: Config) -> None:
         """Take over what may change while running."""

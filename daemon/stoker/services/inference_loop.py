@@ -10,26 +10,27 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 
 from stoker import errors
 from stoker.config.schema import Config
 from stoker.core import runner_life as life
 from stoker.core import scheduler
 from stoker.events import runner as wire
-from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.inference import Ask, Delivery, JobClass, ModelInfo, Owner, Standing
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
 from stoker.ports.runner import ModelFiles, RunnerLauncher
 from stoker.ports.streams import Poller, Ready, StreamSinks
 from stoker.ports.system import Clock, StateFile
 from stoker.services import job_errors, model_list
 from stoker.services.job_book import Job, JobBook
+from stoker.services.job_queue import JobQueue, granted
 from stoker.services.runner_link import Callbacks, RunnerLink
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
 LONGEST_WAIT_S = Seconds(1.0)  # the watchdog wants to see us come round
 DRAIN_S = Seconds(2.0)  # for readers, when we stop
+EVERYBODY = Standing()
 
 
 class InferenceLoop:
@@ -51,7 +52,7 @@ class InferenceLoop:
         self._config, self._poller, self._sinks = config, poller, sinks
         self._files, self._clock, self._new_id = files, clock, new_id
         self._book = JobBook(config.inference, poller)
-        self._queue = scheduler.State(config.runner.slots, config.inference.queue_limit)
+        self._queue = JobQueue(config, clock, self._act)
         callbacks = Callbacks(self._runner_ready, self._runner_gone, self._deltas)
         self.link = RunnerLink(config, launcher, poller, memory, threads, callbacks)
         self.posted: deque[Callable[[], None]] = deque()
@@ -112,6 +113,7 @@ class InferenceLoop:
 
     def _tick(self, now: Seconds) -> None:
         self.link.tick(now)
+        self._queue.tick(now)
         for job in self._book:
             if not job.ended and now >= job.deadline_s:
                 late = errors.DeadlineExceeded("cannot finish job: its deadline has passed")
@@ -130,28 +132,38 @@ class InferenceLoop:
         owner: Owner,
         fd: int,
         accepted: Future[JobView],
-        ended: Future[JobView] | None,
+        ended: Future[JobView] | None = None,
+        standing: Standing = EVERYBODY,
     ) -> None:
+        """``ended`` is of a caller who waits for the whole answer, which is interactive."""
         now = self._clock.monotonic_s()
         sink = self._sinks.open(fd) if fd >= 0 else None
+        default = JobClass.NORMAL if ended is None else JobClass.INTERACTIVE
+        job_class = granted(delivery.job_class, default, standing.highest)
         refusal = self._refusal(ask)
-        if refusal is not None:
+        if job_class is None and delivery.job_class is not None:
+            refusal = job_errors.class_not_allowed(delivery.job_class, standing.highest)
+        if refusal is not None or job_class is None:
             if sink is not None:
                 sink.close()
             accepted.set_exception(refusal)
             return
         limit = delivery.deadline_s or self._config.inference.deadline_s
-        job = Job(self._new_id(), ask, delivery, owner, Seconds(now + limit), now, sink, ended)
+        job = Job(
+            self._new_id(), ask, delivery, owner, Seconds(now + limit), now, sink, accepted, ended,
+            job_class,
+        )  # fmt: skip
         self._book.add(job)
-        self._schedule(scheduler.Submit(job.id), accepted)
+        self._queue.submit(job, self._max_tokens(ask), standing)
 
     def _refusal(self, ask: Ask) -> errors.StokerError | None:
         phase = self.link.state.phase
         if self._stop_at_s is not None or phase in (life.Phase.NO_MODEL, life.Phase.STOPPED):
             return self.link.unready()
-        if self._held:
+        if self._held or self._queue.state.width == 0:
             hint = "the device is too hot; see 'stokerctl thermal'"
-            return errors.Throttled(f"cannot accept job: {self._held}", hint=hint)
+            reason = self._held or "no thermal headroom is left"
+            return errors.Throttled(f"cannot accept job: {reason}", hint=hint)
         in_use = self.link.state.model or self.link.state.models[0]
         if ask.model and ask.model != in_use:
             return errors.ModelUnavailable(
@@ -160,25 +172,29 @@ class InferenceLoop:
             )
         return None
 
-    def _schedule(self, event: scheduler.Event, accepted: Future[JobView] | None = None) -> None:
-        self._queue, actions = scheduler.step(self._queue, event)
-        for action in actions:
-            job = self._book.get(action.job)
-            if job is not None:
-                self._act(action, job, accepted)
-
-    def _act(self, action: scheduler.Action, job: Job, accepted: Future[JobView] | None) -> None:
+    def _act(self, action: scheduler.Action) -> None:
+        job = self._book.get(action.job)
+        if job is None:
+            return
         match action:
-            case scheduler.Accept() if accepted is not None:
-                accepted.set_result(self.view(job))
-            case scheduler.Refuse(retry_after_s=wait) if accepted is not None:
+            case scheduler.Accept() if job.accepted is not None:
+                job.accepted.set_result(self.view(job))
+            case scheduler.Refuse(reason=reason, retry_after_s=wait) if job.accepted is not None:
                 self._book.hang_up(job)
                 self._book.drop(job)
-                accepted.set_exception(job_errors.busy(wait))
+                job.accepted.set_exception(job_errors.refused(reason, wait))
             case scheduler.Dispatch():
                 self._dispatch(job)
+            case scheduler.Pause():
+                self.link.send(wire.Pause(job.wire_id))
+            case scheduler.Resume():
+                self.link.send(wire.Resume(job.wire_id))
             case scheduler.Revoke():
-                self.link.send(wire.Cancel(job.id))
+                self.link.send(wire.Cancel(job.wire_id))
+            case scheduler.Requeue():
+                self.link.send(wire.Cancel(job.wire_id))
+                job.taken_back += 1
+                self._wait_again(job)
             case scheduler.Lost(ordered=ordered, poison=poison):
                 self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
 
@@ -188,30 +204,39 @@ class InferenceLoop:
             view = self.view(job)
             self._tell(lambda listener: listener.job_started(view))
         job.state = "running"
-        ask, limits = job.ask, self._config.inference
+        ask = job.ask
         self.link.send(
             wire.Generate(
-                job=job.id,
+                job=job.wire_id,
                 prompt=ask.prompt,
                 messages=ask.messages,
                 raw=ask.raw,
-                max_tokens=min(ask.max_tokens or limits.max_tokens, limits.max_tokens_limit),
+                max_tokens=self._max_tokens(ask),
                 stop=ask.stop,
                 sampling=ask.sampling,
                 reasoning=ask.reasoning,
             )
         )
 
+    def _wait_again(self, job: Job) -> None:
+        job.state = "queued"
+        self._queue.begin_again(job.id)
+
+    def _max_tokens(self, ask: Ask) -> int:
+        limits = self._config.inference
+        return min(ask.max_tokens or limits.max_tokens, limits.max_tokens_limit)
+
     def _deltas(self, deltas: wire.Deltas) -> None:
         now = self._clock.monotonic_s()
         for delta in deltas.items:
-            job = self._book.get(delta.job)
-            if job is None or job.ended:
+            job = self._book.in_runner(delta.job)
+            if job is None:
                 continue  # cancelled while this was on its way
             self._book.feed(job, delta)
+            self._queue.count(job.id, delta)
             if not job.streamed and (delta.t or delta.r):
                 job.streamed = True
-                self._schedule(scheduler.Streamed(job.id))
+                self._queue.step(scheduler.Streamed(job.id))
             if delta.error is not None:
                 self._end(job, {}, job_errors.of_runner(delta), by_runner=True)
             elif delta.done is not None:
@@ -228,7 +253,7 @@ class InferenceLoop:
             self._book.hang_up(job)
         elif verdict and not job.ended:
             job.paused = verdict == "pause"
-            self.link.send(wire.Pause(job.id) if job.paused else wire.Resume(job.id))
+            self._queue.step(scheduler.Stalled(job.id, job.paused))
 
     def cancel(self, job: Job | None, error: errors.StokerError) -> bool:
         if job is None or job.ended:
@@ -246,8 +271,7 @@ class InferenceLoop:
     ) -> None:
         now = self.now_s()
         self._book.end(job, now, done, error)
-        ran = Seconds(now - (job.started_s or now))
-        self._schedule(scheduler.Ended(job.id, ran) if by_runner else scheduler.Withdraw(job.id))
+        self._queue.step(scheduler.Ended(job.id) if by_runner else scheduler.Withdraw(job.id))
         view = self.view(job)
         self._tell(lambda listener: listener.job_finished(view))
         if job.result is not None:
@@ -264,17 +288,18 @@ class InferenceLoop:
     def hold(self, held: bool, reason: str) -> None:
         """Too hot: running jobs stand still, waiting ones wait, new ones are refused."""
         self._held = (reason or "too hot") if held else ""
-        for job in self._book:
-            if job.state == "running" and not job.paused:
-                self.link.send(wire.Pause(job.id) if held else wire.Resume(job.id))
-        self._schedule(scheduler.Hold(held))
+        self._queue.step(scheduler.Hold(held))
+
+    def headroom(self, fraction: float) -> None:
+        """What heat leaves: background stands still first, at nothing everybody does."""
+        self._queue.step(scheduler.Headroom(fraction))
 
     def reconfigure(self, config: Config) -> None:
         """Take over limits and restart rules; models and the runner's own need a restart."""
         self._config = config
         self._book.configure(config.inference)
         self.link.configure(config)
-        self._queue = replace(self._queue, queue_limit=config.inference.queue_limit)
+        self._queue.configure(config)
 
     def find(self, job_id: str) -> Job | None:
         return self._book.get(job_id)
@@ -283,14 +308,14 @@ class InferenceLoop:
         return model_list.models(self._config, self.link, self._files)
 
     def _runner_ready(self) -> None:
-        self._schedule(scheduler.RunnerReady())
+        self._queue.step(scheduler.RunnerReady())
 
     def _runner_gone(self, gone: life.RunnerGone) -> None:
         for job in self._book:
-            job.paused = False  # the next runner knows nothing of it
+            job.paused, job.taken_back = False, 0  # the next runner knows nothing of it
             if job.state == "running" and not job.streamed:
-                job.state = "queued"
-        self._schedule(scheduler.RunnerLost(gone.ordered))
+                self._wait_again(job)
+        self._queue.step(scheduler.RunnerLost(gone.ordered))
 
     def begin_stop(self) -> None:
         now = self._clock.monotonic_s()
@@ -300,7 +325,7 @@ class InferenceLoop:
         self.link.step(life.Stop(now))
 
     def _report(self) -> None:
-        fresh = model_list.snapshot(self.link, self._queue, self._stop_at_s is not None)
+        fresh = model_list.snapshot(self.link, self._queue.state, self._stop_at_s is not None)
         if fresh != self.snapshot:
             self.snapshot = fresh
             self._tell(lambda listener: listener.changed(fresh))
@@ -312,7 +337,7 @@ class InferenceLoop:
         return job
 
     def view(self, job: Job) -> JobView:
-        return self._book.view(job, lambda key: scheduler.position(self._queue, key))
+        return self._book.view(job, self._queue.position(job.id), self._queue.eta_s(job.id))
 
     def _tell(self, call: Callable[[InferenceListener], None]) -> None:
         for listener in self.listeners:

@@ -6,14 +6,14 @@ next is the scheduler's decision, what a stream line looks like is ``core.record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from stoker.config.schema import InferenceConfig
 from stoker.core import records
 from stoker.errors import StokerError
-from stoker.events.inference import Ask, Delivery, Owner
+from stoker.events.inference import Ask, Delivery, JobClass, Owner
 from stoker.events.runner import Delta
 from stoker.ports.doors import JobView
 from stoker.ports.streams import Poller, StreamSink
@@ -31,12 +31,15 @@ class Job:
     deadline_s: Seconds
     created_s: Seconds
     sink: StreamSink | None = None
+    accepted: Future[JobView] | None = None
     result: Future[JobView] | None = None  # Ask: completes at the end
+    job_class: JobClass = JobClass.NORMAL
+    taken_back: int = 0  # how often from this runner
     state: str = "queued"
     started_s: Seconds = Seconds(0.0)
     ended_s: Seconds = Seconds(0.0)
     stalled_s: Seconds = Seconds(0.0)  # since when its reader took nothing; 0 = it reads
-    paused: bool = False
+    paused: bool = False  # for its reader
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     kept_bytes: int = 0
@@ -48,6 +51,11 @@ class Job:
     @property
     def ended(self) -> bool:
         return self.state in ("done", "failed")
+
+    @property
+    def wire_id(self) -> str:
+        """Its name in the runner: another one each time, so that late words are known."""
+        return f"{self.id}.{self.taken_back}" if self.taken_back else self.id
 
 
 class JobBook:
@@ -70,6 +78,11 @@ class JobBook:
 
     def get(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)
+
+    def in_runner(self, wire_id: str) -> Job | None:
+        """The live job that the runner means; None when it speaks of the past."""
+        job = self._jobs.get(wire_id.partition(".")[0])
+        return job if job is not None and not job.ended and job.wire_id == wire_id else None
 
     def of_fd(self, fd: int) -> Job | None:
         return self._jobs.get(self._by_fd.get(fd, ""))
@@ -140,14 +153,16 @@ class JobBook:
             del self._jobs[job.id]
         return [job.id for job in old]
 
-    def view(self, job: Job, position: Callable[[str], int]) -> JobView:
+    def view(self, job: Job, position: int, eta_s: Seconds) -> JobView:
         usage = job.done.get("usage")
         counts = usage if isinstance(usage, Mapping) else {}
         return JobView(
             id=job.id,
             owner=job.owner,
             state=job.state,
-            queue_position=position(job.id),
+            job_class=job.job_class.word,
+            queue_position=position,
+            eta_s=eta_s,
             text="".join(job.text),
             reasoning="".join(job.reasoning),
             truncated=job.truncated,

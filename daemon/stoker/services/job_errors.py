@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from stoker import errors
 from stoker.events import runner as wire
+from stoker.events.inference import JobClass
 from stoker.units import Seconds
 
 
@@ -15,11 +16,29 @@ def typed(code: str, message: str, hint: str, details: Mapping[str, object]) -> 
     return errors.by_code(code)(message, hint=hint, details=plain)
 
 
-def busy(wait: Seconds) -> errors.Busy:
-    return errors.Busy(
-        "cannot accept job: the queue is full",
-        hint=f"try again in {wait:.0f} s",
-        details={"retry_after_ms": int(wait * 1000)},
+_REASONS = {
+    "queue": "the queue is full",
+    "deadline": "it would still be waiting at its deadline",
+    "queued_jobs": "you have as many waiting jobs as your quota allows",
+    "queued_bytes": "your waiting jobs are as large as your quota allows",
+    "tokens_per_minute": "your quota of tokens a minute is used up",
+}
+
+
+def refused(reason: str, wait: Seconds) -> errors.StokerError:
+    """``busy`` or, with the name of the quota in its details, ``quota-exceeded``."""
+    message = f"cannot accept job: {_REASONS[reason]}"
+    hint = f"try again in {wait:.0f} s"
+    details: dict[str, str | int | float | bool] = {"retry_after_ms": int(wait * 1000)}
+    if reason in ("queue", "deadline"):
+        return errors.Busy(message, hint=hint, details=details)
+    return errors.QuotaExceeded(message, hint=hint, details={"quota": reason, **details})
+
+
+def class_not_allowed(wanted: JobClass, highest: JobClass) -> errors.StokerError:
+    return errors.NotAuthorized(
+        f"cannot accept job: class {wanted.word} is not for you",
+        hint=f"the highest you may use is {highest.word}",
     )
 
 

@@ -291,7 +291,7 @@ def load_request(load_id: str, model: ModelConfig, config: Config, threads: int)
         model=model.name,
         path=model.path,
         context_tokens=model.context_tokens,
-        slots=runner.slots,
+        slots=runner.slots + runner.parked_slots,
         threads=threads,
         threads_batch=runner.threads_batch or threads,
         batch_tokens=runner.batch_tokens,

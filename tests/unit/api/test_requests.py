@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoker.api.requests import Limits, parse_ask, parse_delivery, parse_question, parse_text
 from stoker.config.schema import Config
 from stoker.errors import InvalidRequest
-from stoker.events.inference import Ask, Delivery
+from stoker.events.inference import Ask, Delivery, JobClass
 from stoker.events.runner import Message, Sampling
 
 LIMITS = Limits(max_request_bytes=1000, max_tokens_limit=100)
@@ -102,7 +102,8 @@ def test_a_wrong_key_is_refused_by_its_path(request_: dict[str, object], path: s
 def test_delivery_reads_milliseconds_and_refuses_the_rest() -> None:
     assert parse_delivery({}) == Delivery()
     assert parse_delivery({"format": "text", "deadline_ms": 1500}) == Delivery("text", 1.5)  # type: ignore[arg-type]
-    for options in ({"format": "xml"}, {"deadline_ms": 0}, {"deadline": 5}):
+    assert parse_delivery({"class": "background"}).job_class is JobClass.BACKGROUND
+    for options in ({"format": "xml"}, {"deadline_ms": 0}, {"deadline": 5}, {"class": "NORMAL"}):
         with pytest.raises(InvalidRequest, match=r"options\."):
             parse_delivery(options)
 

@@ -144,10 +144,11 @@ def test_other_refusals_are_not_tried_again() -> None:
 def test_only_options_that_were_given_are_sent() -> None:
     assert options_of(parse(["ask", "x"])) == {}
     words = ["ask", "--raw", "--stop", "a", "--stop", "b", "--seed", "0", "--temperature", "0"]
-    words += ["--timeout", "2.5", "--system", "", "--max-tokens", "9", "--model", "m", "x"]
+    words += ["--timeout", "2.5", "--system", "", "--max-tokens", "9", "--model", "m"]
+    words += ["--class", "background", "x"]
     assert options_of(parse(words)) == {
         "raw": True, "stop": ["a", "b"], "seed": 0, "temperature": 0.0, "deadline_s": 2.5,
-        "system": "", "max_tokens": 9, "model": "m",
+        "system": "", "max_tokens": 9, "model": "m", "job_class": "background",
     }  # fmt: skip
 
 

@@ -155,6 +155,7 @@ def test_the_completion_file_is_what_the_verb_prints(root: Path) -> None:
         ("stokerctl --bus session re", {"reload", "restart-runner"}),
         ("stokerctl ask --max", {"--max-tokens"}),
         ("stokerctl ask --seed ", set()),
+        ("stokerctl ask --class b", {"background"}),
     ],
 )
 def test_bash_completes(root: Path, line: str, expected: set[str]) -> None:

@@ -1,0 +1,86 @@
+"""The tables of sessions.db, as numbered steps: step N takes a file from version N-1 to N.
+
+``user_version`` of the file counts the steps done. A step that was released is never
+changed: a new one is added behind it. Each runs in one transaction with its number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from stoker.errors import Unavailable
+
+# The owner is part of the key, so that no statement can reach a turn without it. Small
+# columns stand first: reading them leaves the pages with long text alone.
+_FIRST: Final = (
+    """CREATE TABLE sessions (
+        id TEXT NOT NULL PRIMARY KEY,
+        uid INTEGER NOT NULL,
+        created_s REAL NOT NULL,
+        used_s REAL NOT NULL,
+        ttl_s REAL NOT NULL,
+        window_turns INTEGER NOT NULL,
+        window_tokens INTEGER NOT NULL,
+        next_turn INTEGER NOT NULL DEFAULT 1,
+        turns INTEGER NOT NULL DEFAULT 0,
+        trimmed_turns INTEGER NOT NULL DEFAULT 0,
+        trimmed_answered INTEGER NOT NULL DEFAULT 0,
+        own_bytes INTEGER NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        model TEXT NOT NULL,
+        title TEXT NOT NULL,
+        system TEXT NOT NULL,
+        UNIQUE (id, uid)
+    ) STRICT""",
+    "CREATE INDEX sessions_by_use ON sessions (uid, used_s)",
+    """CREATE TABLE turns (
+        session TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('open', 'done', 'partial', 'failed')),
+        bytes INTEGER NOT NULL,
+        truncated INTEGER NOT NULL,
+        prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL,
+        omitted_turns INTEGER NOT NULL,
+        asked_s REAL NOT NULL,
+        ended_s REAL NOT NULL,
+        finish_reason TEXT NOT NULL,
+        error_code TEXT NOT NULL,
+        question TEXT NOT NULL,
+        answer TEXT NOT NULL,
+        PRIMARY KEY (session, number),
+        FOREIGN KEY (session, uid) REFERENCES sessions (id, uid) ON DELETE CASCADE
+    ) STRICT""",
+    "CREATE INDEX turns_open ON turns (session) WHERE state = 'open'",
+)
+
+STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST,)
+
+
+def migrate(con: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> int:
+    """Bring the file to the newest version; how many steps that took.
+
+    Unavailable when a newer Stoker wrote it: it is left as it is. sqlite3.Error of a
+    step leaves the file at the version before that step.
+    """
+    version = int(con.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(steps):
+        raise Unavailable(
+            f"cannot use stored sessions: version {version} is newer than ours, {len(steps)}",
+            hint="install the newer stoker again, or move sessions.db away",
+        )
+    for number, step in enumerate(steps[version:], version + 1):
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in step:
+                con.execute(statement)
+            con.execute(f"PRAGMA user_version = {number}")
+            con.execute("COMMIT")
+        except BaseException:
+            if con.in_transaction:
+                con.execute("ROLLBACK")
+            raise
+    return len(steps) - version
