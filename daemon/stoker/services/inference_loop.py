@@ -161,32 +161,44 @@ class InferenceLoop:
         return None
 
     def _schedule(self, event: scheduler.Event, accepted: Future[JobView] | None = None) -> None:
+        """Carry out what the scheduler decides; the runner hears of a job before anybody else,
+        its caller before the listeners: answering the call takes as long as a short prefill.
+        """
         self._queue, actions = scheduler.step(self._queue, event)
+        started: list[JobView] = []
         for action in actions:
             job = self._book.get(action.job)
             if job is not None:
-                self._act(action, job, accepted)
+                self._act(action, job, accepted, started)
+        if accepted is not None and not accepted.done():
+            job = self._book.get(actions[0].job)
+            assert job is not None  # accepted a moment ago
+            accepted.set_result(self.view(job))
+        for view in started:
+            self._tell(lambda listener, view=view: listener.job_started(view))  # type: ignore[misc]
 
-    def _act(self, action: scheduler.Action, job: Job, accepted: Future[JobView] | None) -> None:
+    def _act(
+        self,
+        action: scheduler.Action,
+        job: Job,
+        accepted: Future[JobView] | None,
+        started: list[JobView],
+    ) -> None:
         match action:
-            case scheduler.Accept() if accepted is not None:
-                accepted.set_result(self.view(job))
             case scheduler.Refuse(retry_after_s=wait) if accepted is not None:
                 self._book.hang_up(job)
                 self._book.drop(job)
                 accepted.set_exception(job_errors.busy(wait))
             case scheduler.Dispatch():
-                self._dispatch(job)
+                self._dispatch(job, started)
             case scheduler.Revoke():
                 self.link.send(wire.Cancel(job.id))
             case scheduler.Lost(ordered=ordered, poison=poison):
                 self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
 
-    def _dispatch(self, job: Job) -> None:
-        if not job.started_s:
-            job.started_s = self._clock.monotonic_s()
-            view = self.view(job)
-            self._tell(lambda listener: listener.job_started(view))
+    def _dispatch(self, job: Job, started: list[JobView]) -> None:
+        first = not job.started_s
+        job.started_s = job.started_s or self._clock.monotonic_s()
         job.state = "running"
         ask, limits = job.ask, self._config.inference
         self.link.send(
@@ -201,6 +213,8 @@ class InferenceLoop:
                 reasoning=ask.reasoning,
             )
         )
+        if first:
+            started.append(self.view(job))
 
     def _deltas(self, deltas: wire.Deltas) -> None:
         now = self._clock.monotonic_s()
