@@ -16,6 +16,7 @@ from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
 from stoker.config.schema import Config
 from stoker.core.boards import BoardPreset, choose_board
+from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
@@ -29,6 +30,8 @@ from stoker.drivers.poller import EpollPoller
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.drivers.systemd_units import SystemdUnits
+from stoker.ports.doors import InferenceListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Clock
 from stoker.services.agent import AgentService
@@ -104,6 +107,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
     )
+    inference.listen(InferenceListener(changed=service.report))
     agent = Agent(config, bus, inference, thermal, service, notifier, authority)
     return agent
 
@@ -114,7 +118,7 @@ def build_inference(
     """The inference service on real drivers; benchmarks use it without a bus."""
     loop = InferenceLoop(
         config,
-        launcher=launcher or child_launcher(config),
+        launcher=launcher or runner_launcher(config),
         poller=EpollPoller(),
         sinks=PipeSinks(),
         files=LocalModelFiles(),
@@ -126,12 +130,25 @@ def build_inference(
     return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s)
 
 
-def child_launcher(config: Config) -> ChildLauncher:
-    """Runners as children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand."""
+def runner_launcher(config: Config) -> RunnerLauncher:
+    """As units of their own where stokerd is a service and the package is installed, else as
+    children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand.
+    """
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = ("--echo-faults",) if faults else ()
-    return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
+    if runner.launcher == "child" or (
+        runner.launcher == "auto" and not (service and runner_unit.installed())
+    ):
+        return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+    return runner_unit.UnitLauncher(
+        runner.engine,
+        runtime_dir=Path(config.daemon.runtime_dir),
+        gomp_spincount=runner.gomp_spincount,
+        systemd=SystemdUnits(),
+        extra=extra,
+    )
 
 
 def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:

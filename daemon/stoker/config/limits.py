@@ -102,6 +102,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "runner": {
         "engine": one_of("llama", "echo"),
+        "launcher": one_of("auto", "child", "systemd"),
         "slots": whole(1, 64),
         "threads": whole(0, 512),
         "threads_batch": whole(0, 512),

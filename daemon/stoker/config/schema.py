@@ -37,6 +37,7 @@ class ModelConfig:
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     engine: str = "llama"  # llama | echo (tests)
+    launcher: str = "auto"  # auto | child | systemd; see docs/packaging.md
     slots: int = 4  # sequences decoded together
     threads: int = 0  # 0 = the CPUs this process may use, rounded down by any quota
     threads_batch: int = 0  # 0 = as threads

@@ -39,7 +39,7 @@ from stoker.runner.engine import Engine, Facts
 from stoker.runner.gather import Gather
 from stoker.runner.steps import Steps
 
-BEAT_EVERY_S: Final = 0.5
+BEAT_EVERY_S: Final = 1.0
 PING_LIMIT_S: Final = 5.0
 PROGRESS_EVERY_S: Final = 0.05
 EXIT_OK: Final = 0
