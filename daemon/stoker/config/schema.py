@@ -71,6 +71,7 @@ class InferenceConfig:
     slow_reader_timeout_s: Seconds = Seconds(30.0)
     keep_result_s: Seconds = Seconds(60.0)
     max_result_bytes: Bytes = Bytes(1 << 20)
+    keep_results_bytes: Bytes = Bytes(16 << 20)  # of all jobs; the oldest go first
 
 
 @dataclass(frozen=True, slots=True)
