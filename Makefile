@@ -12,8 +12,8 @@ help:
 	@echo 'make test             all tests, on real parts (ARGS="-k frames -x" goes to pytest)'
 	@echo 'make check            style, types, floors: what is judged without running'
 	@echo 'make bench NAME=…     one benchmark; without a name, the list'
-	@echo 'make deb              the Debian package (not there yet)'
-	@echo 'make vm               the tests in a virtual machine (not there yet)'
+	@echo 'make deb              the Debian packages, in build/deb'
+	@echo 'make vm               the packages in an emulated Debian (DEBIAN=13 STEPS=a,b ARGS="--list")'
 	@echo 'make clean            removes .venv and what tools left here; the cache stays'
 
 run:
@@ -33,9 +33,11 @@ else
 	@grep -l __main__ bench/*.py | sed -e 's,^bench/,  ,' -e 's,\.py$$,,'
 endif
 
-deb vm:
-	@echo 'make $@: not there yet; it comes with issue 3 (the Debian package and its VM test)' >&2
-	@exit 2
+deb:
+	@$(READY) .ci/steps/deb.sh $(ARGS)
+
+vm:
+	@$(READY) .ci/steps/vm.sh $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -74,24 +74,41 @@ class OverBus:
         self._daemon = subprocess.Popen(command)
         self._stack.callback(self._daemon.wait, 30)
         self._stack.callback(self._daemon.terminate)
+        import pydbus
+
         from stoker_client import Stoker
 
         self._client = Stoker(bus.address)
+        self._con = pydbus.connect(bus.address).con
         self._wait_ready()
 
     def close(self) -> None:
         self._stack.close()
 
     def first_token_ms(self) -> float:
-        """From the call until the first byte of text can be read from the pipe."""
+        """From the call until the first byte of text can be read; a bare GDBus call, as any
+        client in C would make it.
+        """
+        from gi.repository import GLib
+
+        request = {
+            "prompt": GLib.Variant("s", PROMPT),
+            "temperature": GLib.Variant("d", 0.0),
+            "max_tokens": GLib.Variant("u", 2),
+        }
+        options = {"format": GLib.Variant("s", "text")}
+        body = GLib.Variant("(a{sv}a{sv})", (request, options))
         began = time.perf_counter()
-        with self._client.stream(PROMPT, temperature=0.0, max_tokens=2) as stream:
-            for record in stream:
-                if record.kind == "text":
-                    took = time.perf_counter() - began
-                    break
-            for _rest in stream:
-                pass
+        reply, fds = self._con.call_with_unix_fd_list_sync(
+            "org.stoker.Agent1", "/org/stoker/Agent1", "org.stoker.Inference1", "CreateJob",
+            body, None, 0, 60_000, None, None,
+        )  # fmt: skip
+        fd = fds.steal_fds()[reply[1]]
+        assert os.read(fd, 65_536)
+        took = time.perf_counter() - began
+        while os.read(fd, 65_536):
+            pass
+        os.close(fd)
         return took * 1000
 
     def tokens_s(self, tokens: int) -> float:

@@ -57,7 +57,7 @@ field_environment() {
     done
     if [[ $arch != "$(dpkg --print-architecture)" ]]; then
         local triplet
-        triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_GNU_TYPE)
+        triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_GNU_TYPE 2>/dev/null)
         printf 'CC=%s-gcc\nCXX=%s-g++\n' "$triplet" "$triplet"
     fi
 }
@@ -123,8 +123,72 @@ field_collect() {
     printf '"""The low-level bindings of llama-cpp-python %s, for the runner of Stoker."""\n' \
         "$version" >"$out/__init__.py"
     printf '\n__version__ = "%s"\n' "$version" >>"$out/__init__.py"
-    cp "$source/LICENSE.md" "$work/out/LICENSE.llama-cpp-python" &&
-        cp "$source/vendor/llama.cpp/LICENSE" "$work/out/LICENSE.llama.cpp"
+    # So that the runner can say which version it has.
+    local facts=$work/out/llama_cpp_python-$version.dist-info
+    mkdir "$facts"
+    printf 'Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: %s\n' "$version" \
+        >"$facts/METADATA"
 }
 
 field_dir() { printf '%s\n' "$STOKER_CACHE/llama-field/$(field_key)-$arch"; }
+
+# The tools of the build, beside what bootstrap has brought.
+build_packages() {
+    local -a wanted=(debhelper dh-python dpkg-dev fakeroot lintian) missing=()
+    local name
+    if [[ $arch != "$(dpkg --print-architecture)" ]]; then wanted+=("crossbuild-essential-$arch"); fi
+    for name in "${wanted[@]}"; do
+        [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true) == installed ]] ||
+            missing+=("$name")
+    done
+    ((${#missing[@]})) || return 0
+    say "Debian packages to install: ${missing[*]}"
+    local -a as_root=()
+    ((EUID == 0)) || as_root=(sudo)
+    logged "update the package lists" "$STOKER_CACHE/logs/deb-apt.log" \
+        "${as_root[@]}" apt-get -q update
+    logged "install the tools of the build" "$STOKER_CACHE/logs/deb-apt.log" \
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        --no-install-recommends -o DPkg::Lock::Timeout=300 install "${missing[@]}"
+}
+
+# What git knows and what it would know: never the leavings of a work tree.
+copy_source() {
+    local target=$1
+    rm -rf "$target"
+    mkdir -p "$target"
+    git ls-files -z --cached --others --exclude-standard |
+        while IFS= read -r -d '' file; do
+            if [[ -f $file ]]; then printf '%s\0' "$file"; fi
+        done | tar -c --null -T - | tar -x -C "$target"
+}
+
+packages() {
+    local out=$root/build/deb work=$root/build/deb-work log=$STOKER_CACHE/logs/deb-$arch.log
+    local -a kind=(-b)
+    # A cross build wants a Python of the other kind for nothing: all modules are pure.
+    if [[ $arch != "$(dpkg --print-architecture)" ]]; then kind=(-B -d -a"$arch"); fi
+    copy_source "$work/stoker"
+    logged "build the packages" "$log" env -C "$work/stoker" PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+        STOKER_LLAMA="$(field_dir)" \
+        STOKER_MODEL="$STOKER_CACHE/models/SmolLM2-135M-Instruct.Q4_1.gguf" \
+        nice dpkg-buildpackage "${kind[@]}" -us -uc
+    mkdir -p "$out"
+    if [[ ${kind[0]} == -b ]]; then rm -f "$out"/*_all.deb; fi
+    rm -f "$out"/*_"$arch".*
+    mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$out/"
+    rm -rf "$work"
+}
+
+main() {
+    build_packages
+    if [[ ! -d $(field_dir) ]]; then field_llama "$(field_dir)"; fi
+    packages
+    if [[ ${1:-} != --no-lintian ]]; then
+        say "  lintian …"
+        lintian --fail-on error,warning "$root"/build/deb/*.changes
+    fi
+    (cd build/deb && du -h -- *.deb) >&2
+}
+
+main "$@"

@@ -18,7 +18,7 @@ from typing import TypeVar
 from stoker import __version__
 from stoker.api.errormap import exit_status
 from stoker.config.schema import Config, ModelConfig
-from stoker.drivers import config_files
+from stoker.drivers import config_files, journal
 from stoker.errors import StokerError
 
 _T = TypeVar("_T")
@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     add("--sysfs-root", type=Path, metavar="DIR", help="instead of /sys (simulated boards)")
     add("--log-level", choices=("debug", "info", "warning", "error"))
     add("--check-config", action="store_true", help="read the configuration, report, exit")
+    add("--restore-caps", action="store_true", help="undo frequency caps left behind, exit")
     add("--version", action="version", version=f"stokerd {__version__}")
     return out
 
@@ -97,16 +98,29 @@ def _text(path: Path | None) -> str | None:
 def entry(argv: Sequence[str] | None = None) -> int:
     """The program. Returns the exit status (docs: man stokerd)."""
     args = parser().parse_args(argv)
-    logging.basicConfig(format=FORMAT, stream=sys.stderr, level=logging.INFO)
+    _log_to_journal_or_stderr()
     try:
         config = configuration(args)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
-        return _check(config) if args.check_config else _run(config, lambda: configuration(args))
+        if args.check_config:
+            return _check(config)
+        if args.restore_caps:
+            return _restore(config)
+        return _run(config, lambda: configuration(args))
     except StokerError as error:
         _log.error("%s", error.message)
         if error.hint:
             _log.error("hint: %s", error.hint)
         return exit_status(error)
+
+
+def _log_to_journal_or_stderr() -> None:
+    """The journal keeps level and logger as fields; on a terminal they are in the line."""
+    handler = journal.handler()
+    if handler is None:
+        logging.basicConfig(format=FORMAT, stream=sys.stderr, level=logging.INFO)
+    else:
+        logging.basicConfig(format="%(message)s", handlers=[handler], level=logging.INFO)
 
 
 def _check(config: Config) -> int:
@@ -117,6 +131,16 @@ def _check(config: Config) -> int:
     names = ", ".join(model.name for model in config.models) or "none"
     sys.stdout.write(f"configuration is good: models {names}; board {preset.name}\n")
     return 0
+
+
+def _restore(config: Config) -> int:
+    """After a crash, for ExecStopPost: what the cap journal calls ours gets its old value."""
+    from stoker.drivers.clock import MonotonicClock
+    from stoker.services.caps import restore_caps
+    from stoker.wiring import thermal_ports
+
+    results = restore_caps(thermal_ports(config, MonotonicClock()))
+    return 1 if any(result.outcome == "failed" for result in results) else 0
 
 
 def _run(config: Config, read_config: Callable[[], Config]) -> int:

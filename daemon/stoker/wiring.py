@@ -17,6 +17,7 @@ from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
 from stoker.config.schema import Config
 from stoker.core.boards import BoardPreset, choose_board
+from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
@@ -32,8 +33,9 @@ from stoker.drivers.session_store import SqliteSessionStore
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
-from stoker.ports.doors import ThermalListener
+from stoker.ports.doors import InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Clock, Standings
 from stoker.services.agent import AgentService
@@ -123,6 +125,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
     )
+    inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
     agent = Agent(
         config, bus, inference, thermal, service, notifier, authority, standings, sessions
@@ -139,7 +142,7 @@ def build_inference(
     """The inference service on real drivers; benchmarks use it without a bus."""
     loop = InferenceLoop(
         config,
-        launcher=launcher or child_launcher(config),
+        launcher=launcher or runner_launcher(config),
         poller=EpollPoller(),
         sinks=PipeSinks(),
         files=LocalModelFiles(),
@@ -173,12 +176,25 @@ def pacing(seen: ThermalSnapshot) -> float:
     return seen.headroom if paced else 1.0
 
 
-def child_launcher(config: Config) -> ChildLauncher:
-    """Runners as children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand."""
+def runner_launcher(config: Config) -> RunnerLauncher:
+    """As units of their own where stokerd is a service and the package is installed, else as
+    children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand.
+    """
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = ("--echo-faults",) if faults else ()
-    return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
+    if runner.launcher == "child" or (
+        runner.launcher == "auto" and not (service and runner_unit.installed())
+    ):
+        return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+    return runner_unit.UnitLauncher(
+        runner.engine,
+        runtime_dir=Path(config.daemon.runtime_dir),
+        gomp_spincount=runner.gomp_spincount,
+        systemd=SystemdUnits(),
+        extra=extra,
+    )
 
 
 def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from stoker_client.errors import StokerClientError
     from stoker_client.records import Record
     from stoker_client.requests import Options
+    from stoker_client.session import Session
     from stoker_client.stream import Stream
 
-__all__ = ["Options", "Record", "Stoker", "StokerClientError", "Stream"]
+__all__ = ["Options", "Record", "Session", "Stoker", "StokerClientError", "Stream"]
 
 _HOMES = {
     "Options": "requests",
     "Record": "records",
+    "Session": "session",
     "Stoker": "client",
     "StokerClientError": "errors",
     "Stream": "stream",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from stoker_client.errors import StokerClientError, from_dbus
@@ -45,14 +45,46 @@ class Bus:
         except KeyError as fault:  # pydbus: the object does not (yet) have the interface
             raise from_dbus("org.freedesktop.DBus.Error.UnknownInterface", str(fault)) from fault
 
-    def properties(self, interface: str, timeout_s: float = 25.0) -> dict[str, Any]:
+    def call_at(
+        self, path: str, interface: str, method: str, signature: str, args: Sequence[object],
+        out: str, timeout_s: float = 25.0,
+    ) -> Any:  # fmt: skip
+        """A method of any object of the agent; one out argument is unwrapped."""
+
+        # A pydbus proxy would introspect each object before its first call.
+        def work() -> Any:
+            from gi.repository import GLib
+
+            reply = self._connected().con.call_sync(
+                BUS_NAME, path, interface, method, GLib.Variant(signature, tuple(args)),
+                GLib.VariantType.new(out), 0, round(timeout_s * 1000), None,
+            )  # fmt: skip
+            values = reply.unpack()
+            return values[0] if len(values) == 1 else values
+
+        return self._run(work)
+
+    def call_dict(
+        self, path: str, interface: str, method: str, pairs: Pairs, out: str = "()"
+    ) -> Any:
+        """A method whose one argument is an ``a{sv}``."""
+        return self.call_at(path, interface, method, "(a{sv})", (self._packed(pairs),), out)
+
+    def properties(
+        self, interface: str, timeout_s: float = 25.0, path: str = AGENT_PATH
+    ) -> dict[str, Any]:
         """All properties of one interface, read at once."""
-        found = self.call(
-            "org.freedesktop.DBus.Properties", "GetAll", interface, timeout_s=timeout_s
-        )
+        owner = "org.freedesktop.DBus.Properties"
+        if path != AGENT_PATH:
+            found = self.call_at(path, owner, "GetAll", "(s)", (interface,), "(a{sv})", timeout_s)
+        else:
+            found = self.call(owner, "GetAll", interface, timeout_s=timeout_s)
         return dict(found)
 
-    def create_job(self, request: Pairs, options: Pairs, timeout_s: float) -> tuple[str, int]:
+    def open_stream(
+        self, path: str, interface: str, method: str, request: Pairs, options: Pairs,
+        timeout_s: float = 25.0,
+    ) -> tuple[str, int]:  # fmt: skip
         """(job path, descriptor of the stream); the descriptor is the caller's to close."""
 
         # pydbus proxies cannot pass descriptors; its connection can.
@@ -62,9 +94,9 @@ class Bus:
             body = GLib.Variant("(a{sv}a{sv})", (_variants(request), _variants(options)))
             found: tuple[Any, Any] = self._connected().con.call_with_unix_fd_list_sync(
                 BUS_NAME,
-                AGENT_PATH,
-                "org.stoker.Inference1",
-                "CreateJob",
+                path,
+                interface,
+                method,
                 body,
                 GLib.VariantType.new("(oh)"),
                 0,
@@ -77,6 +109,9 @@ class Bus:
         reply, descriptors = self._run(work)
         job, index = reply.unpack()
         return str(job), int(descriptors.get(index))
+
+    def _packed(self, pairs: Pairs) -> dict[str, Any]:
+        return self._run(lambda: _variants(pairs))
 
     def cancel_job(self, job: str) -> None:
         """Best effort and bounded: the closed pipe already ends the job."""

@@ -1,7 +1,7 @@
 """``Stoker``: the agent of this device as one object.
 
 Every method is one D-Bus call and raises StokerClientError; streams are in stream.py.
-It holds no conversation: pass earlier messages again to continue one.
+It holds no conversation: pass earlier messages again, or let the agent keep a ``session``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Unpack
 
 from stoker_client import requests
-from stoker_client.bus import Bus
+from stoker_client.bus import AGENT_PATH, Bus
 from stoker_client.errors import StokerClientError
-from stoker_client.requests import Messages, Options
+from stoker_client.requests import Messages, Options, Settings
+from stoker_client.session import Session, open_path
 from stoker_client.stream import Stream
 
 AGENT: Final = "org.stoker.Agent1"
@@ -45,8 +46,29 @@ class Stoker:
     def stream(self, question: str | Messages, **options: Unpack[Options]) -> Stream:
         """The answer as it is made. ``question``: a text, or messages with role and content."""
         request, delivery = requests.build(question, options)
-        job, descriptor = self._bus.create_job(request, delivery, timeout_s=25.0)
+        job, descriptor = self._bus.open_stream(
+            AGENT_PATH, INFERENCE, "CreateJob", request, delivery
+        )
         return Stream(self._bus, job, descriptor)
+
+    def session(self, key: str | None = None, **settings: Unpack[Settings]) -> Session:
+        """A conversation that the agent keeps: a new one, or the one with this id.
+
+        ``settings`` (title, system, model, window_turns, …) are a new one's, or change
+        those of an old one.
+        """
+        pairs = requests.build_settings(settings)
+        if key is None:
+            path = self._bus.call_dict(AGENT_PATH, INFERENCE, "CreateSession", pairs, "(o)")
+            return Session(self._bus, str(path))
+        found = Session(self._bus, open_path(self._bus, key))
+        if settings:
+            found.configure(**settings)
+        return found
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Kept conversations, newest use first; keys are in org.stoker.Inference1.xml."""
+        return [dict(item) for item in self._bus.call(INFERENCE, "ListSessions")]
 
     def status(self) -> dict[str, Any]:
         """One screen of facts; the keys are in org.stoker.Agent1.xml."""

@@ -61,8 +61,11 @@ class StokerClientError(Exception):
         hint: str = "",
         retryable: bool | None = None,
         details: Mapping[str, str | int | float | bool] | None = None,
+        dbus_name: str = "",
     ) -> None:
+        """``dbus_name``: how the bus itself named its error, e.g. ``UnknownObject``."""
         super().__init__(message)
+        self.dbus_name = dbus_name
         self.code = code
         self.message = message
         self.hint = hint
@@ -104,7 +107,7 @@ def from_dbus(name: str, message: str) -> StokerClientError:
         first = "cannot reach Stoker: nothing owns org.stoker.Agent1 on this bus"
     elif code == "internal":
         first = f"cannot complete the call: {name}: {first}"
-    return StokerClientError(code, first, hint=hint)
+    return StokerClientError(code, first, hint=hint, dbus_name=name.removeprefix(_BUS))
 
 
 def from_record(record: object) -> StokerClientError:

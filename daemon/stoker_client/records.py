@@ -21,7 +21,8 @@ class Record:
     """One line of a stream.
 
     ``kind`` is text, reasoning (both with ``text``), progress (``done`` of ``total``
-    prompt tokens are read), done, or other. ``data`` is the JSON object as it came.
+    prompt tokens are read), session (what a kept conversation sent along), done, or
+    other. ``data`` is the JSON object as it came.
     """
 
     kind: str
@@ -35,6 +36,13 @@ class Record:
         outer = self.data.get("done")
         found = outer.get(key) if isinstance(outer, Mapping) else None
         return found if isinstance(found, Mapping) else {}
+
+    @property
+    def omitted_turns(self) -> int:
+        """Of a ``session`` record: turns that did not go to the model."""
+        outer = self.data.get("session")
+        found = outer.get("omitted_turns") if isinstance(outer, Mapping) else 0
+        return found if isinstance(found, int) else 0
 
     @property
     def finish_reason(self) -> str:
@@ -61,6 +69,8 @@ def parse(line: bytes) -> Record:
         done, total = data["p"].get("done"), data["p"].get("total")
         if isinstance(done, int) and isinstance(total, int):
             return Record("progress", done=done, total=total, data=data)
+    if isinstance(data.get("session"), dict):
+        return Record("session", data=data)
     return Record("done" if "done" in data else "other", data=data)
 
 

@@ -32,6 +32,25 @@ class Options(TypedDict, total=False):
     job_class: str  # interactive, normal (the agent's default) or background
 
 
+class Settings(TypedDict, total=False):
+    """What a kept conversation may say of itself."""
+
+    title: str
+    system: str
+    model: str
+    window_turns: int  # earlier turns that go to the model
+    window_tokens: int  # tokens they may have; 0 = what the model takes
+    ttl_s: int  # unused for so long = deleted; 0 = as the agent is configured
+
+
+_SETTINGS: Final = {
+    "title": "s",
+    "system": "s",
+    "model": "s",
+    "window_turns": "x",
+    "window_tokens": "x",
+    "ttl_s": "x",
+}
 _SIGNATURES: Final = {
     "system": "s",
     "model": "s",
@@ -71,6 +90,16 @@ def build(question: str | Messages, options: Options) -> tuple[Pairs, Pairs]:
             known = ", ".join([*_SIGNATURES, "deadline_s", "job_class"])
             raise TypeError(f"unknown option {key!r}; there are: {known}")
     return request, delivery
+
+
+def build_settings(settings: Settings) -> Pairs:
+    """``settings`` of CreateSession and Configure."""
+    pairs: Pairs = {}
+    for key, value in settings.items():
+        if key not in _SETTINGS:
+            raise TypeError(f"unknown setting {key!r}; there are: {', '.join(_SETTINGS)}")
+        pairs[key] = (_SETTINGS[key], _checked(key, value))
+    return pairs
 
 
 def text(value: str, what: str) -> str:

@@ -103,3 +103,31 @@ def test_deep_nesting_is_an_error_and_no_crash(main: Path) -> None:
 def test_a_wrong_value_names_the_drop_in_by_its_full_path(main: Path) -> None:
     _drop(main, "x.toml", "[runner]\nslots = 'four'\n")
     assert f"{main.with_suffix('.d') / 'x.toml'}: runner.slots: expected a whole" in _refused(main)
+
+
+def test_what_packages_bring_comes_first_and_gives_way(
+    main: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendor = tmp_path / "vendor"
+    vendor.mkdir()
+    (vendor / "50-tiny.toml").write_text(
+        '[models]\ndefault = "tiny"\n[models.tiny]\npath = "/m/tiny.gguf"\n'
+        "[runner]\nslots = 1\nthreads = 3\n"
+    )
+    monkeypatch.setattr(config_files, "VENDOR_PATH", vendor)
+    monkeypatch.setattr(config_files, "DEFAULT_PATH", main)
+    config = load()
+    assert (config.default_model, config.runner.slots, config.runner.threads) == ("tiny", 2, 3)
+    _drop(main, "own.toml", '[models]\ndefault = "own"\n[models.own]\npath = "/m/own.gguf"\n')
+    config = load()
+    assert config.default_model == "own"
+    assert [model.name for model in config.models] == ["own", "tiny"]
+
+
+def test_a_file_that_was_named_stands_alone(
+    main: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor/x.toml").write_text('[models.tiny]\npath = "/m/tiny.gguf"\n')
+    monkeypatch.setattr(config_files, "VENDOR_PATH", tmp_path / "vendor")
+    assert load(main).models == ()

@@ -111,6 +111,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "runner": {
         "engine": one_of("llama", "echo"),
+        "launcher": one_of("auto", "child", "systemd"),
         "slots": whole(1, 64),
         "parked_slots": whole(0, 63),
         "threads": whole(0, 512),
@@ -142,6 +143,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "slow_reader_timeout_s": number(0.1, 3600.0),
         "keep_result_s": number(0.0, DAY_S),
         "max_result_bytes": whole(KIB, 64 * MIB),
+        "keep_results_bytes": whole(64 * KIB, 1024 * MIB),
     },
     "sampling": {name: _within(*limits) for name, limits in SAMPLING_RANGES.items()},
     "sessions": {

@@ -38,6 +38,7 @@ class ModelConfig:
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     engine: str = "llama"  # llama | echo (tests)
+    launcher: str = "auto"  # auto | child | systemd; see docs/packaging.md
     slots: int = 4  # sequences decoded together
     parked_slots: int = 1  # sequences beyond them, for jobs that stand still
     threads: int = 0  # 0 = the CPUs this process may use, rounded down by any quota
@@ -73,6 +74,7 @@ class InferenceConfig:
     slow_reader_timeout_s: Seconds = Seconds(30.0)
     keep_result_s: Seconds = Seconds(60.0)
     max_result_bytes: Bytes = Bytes(1 << 20)
+    keep_results_bytes: Bytes = Bytes(16 << 20)  # of all jobs; the oldest go first
 
 
 @dataclass(frozen=True, slots=True)

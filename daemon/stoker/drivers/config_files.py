@@ -1,7 +1,7 @@
-"""Reads the configuration files: /etc/stoker/stoker.toml, then stoker.d/*.toml by name.
+"""Reads the configuration files: what packages bring, /etc/stoker/stoker.toml, its stoker.d.
 
 Bytes and TOML end here; what the keys mean is ``config/parse``. A missing main file
-means the defaults, unless somebody named that file.
+means the defaults, unless somebody named that file: then only it and its drop-ins count.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stoker.config.schema import Config
 from stoker.errors import ConfigInvalid
 
 DEFAULT_PATH: Final = Path("/etc/stoker/stoker.toml")
+VENDOR_PATH: Final = Path("/usr/share/stoker/stoker.d")  # stoker-model-smollm2, for one
 MAX_FILE_BYTES: Final = 256 * 1024
 MAX_DROP_INS: Final = 64
 
@@ -29,13 +30,18 @@ def load(path: Path | None = None) -> Config:
 def read(path: Path | None = None) -> list[Source]:
     """(file name, table) in the order in which they count; ConfigInvalid names the file."""
     main = path or DEFAULT_PATH
-    sources: list[Source] = []
+    sources = _in_folder(VENDOR_PATH) if path is None else []
     text = _text(main)
     if text is not None:
         sources.append((str(main), _table(main, text)))
     elif path is not None:
         raise _refused(main, "no such file")
-    for drop_in in _drop_ins(main.with_suffix(".d")):
+    return sources + _in_folder(main.with_suffix(".d"))
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    sources: list[Source] = []
+    for drop_in in _drop_ins(folder):
         text = _text(drop_in)
         if text is not None:  # gone since it was listed
             sources.append((str(drop_in), _table(drop_in, text)))

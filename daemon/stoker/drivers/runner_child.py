@@ -12,18 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from stoker.core import frames
-from stoker.errors import InvalidRequest, ModelUnavailable
+from stoker.drivers.framed_socket import FramedSocket
+from stoker.errors import ModelUnavailable
 from stoker.events.inference import RunnerExit
-from stoker.events.runner import Event, Request, parse_event, to_body
-
-_READ_BYTES = 256 * 1024
+from stoker.events.runner import Event, Request
 
 
 class ChildLauncher:
@@ -54,11 +51,8 @@ class ChildRunner:
     """See ``ports.runner.RunnerProcess``."""
 
     def __init__(self, process: subprocess.Popen[bytes], link: socket.socket) -> None:
-        link.setblocking(False)
         self._process = process
-        self._link = link
-        self._decoder = frames.FrameDecoder()
-        self._out: deque[bytes] = deque()
+        self._link = FramedSocket(link)
         self._pidfd = os.pidfd_open(process.pid)
         self._oom_before = _oom_kills()
 
@@ -73,39 +67,13 @@ class ChildRunner:
         return self._pidfd
 
     def send(self, request: Request) -> None:
-        self._out.append(frames.encode(to_body(request)))
-        if len(self._out) == 1:
-            self.flush()
+        self._link.send(request)
 
     def flush(self) -> bool:
-        while self._out:
-            data = self._out[0]
-            try:
-                count = self._link.send(data)
-            except BlockingIOError:
-                return False
-            except OSError:  # the peer is gone: its exit will be seen
-                self._out.clear()
-                break
-            if count < len(data):
-                self._out[0] = data[count:]
-            else:
-                self._out.popleft()
-        return True
+        return self._link.flush()
 
     def receive(self) -> list[Event] | None:
-        try:
-            data = self._link.recv(_READ_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        if not data:
-            return None
-        try:
-            return [parse_event(body) for body in self._decoder.feed(data)]
-        except (frames.FrameError, InvalidRequest):
-            return None  # out of step: never trust this stream again
+        return self._link.receive()
 
     def exited(self) -> RunnerExit | None:
         code = self._process.poll()
@@ -131,7 +99,6 @@ class ChildRunner:
 
     def close(self) -> None:
         self._link.close()
-        self._out.clear()
 
     def release(self) -> None:
         """After the exit: give the pidfd back."""
@@ -145,9 +112,16 @@ def _environment(gomp_spincount: int) -> Mapping[str, str]:
     return {
         **{k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")},
         "GOMP_SPINCOUNT": str(gomp_spincount),
+        "PYTHONPATH": _python_path(),
         "GGML_NO_BACKTRACE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _python_path() -> str:
+    """The package may lie where only its programs look (/usr/lib/stoker)."""
+    own = str(Path(__file__).parents[2])
+    return os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH", ""))))
 
 
 def _oom_kills() -> int:

@@ -1,4 +1,4 @@
-"""``python -m stoker.runner --fd N --engine llama|echo``: wiring of the runner process.
+"""``python -m stoker.runner --fd N|--connect PATH --engine llama|echo``: wiring of the runner.
 
 Ends with 0 when the agent closes the socket, 76 on a broken frame, 74 when the agent
 does not read, 69 when the engine cannot be used.
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from stoker.errors import StokerError
-from stoker.runner.channel import Channel
 from stoker.runner.engine import Engine
 from stoker.runner.loop import Loop
+from stoker.runner.notice import WatchedChannel, notify
 
 EXIT_USAGE: Final = 64
 EXIT_UNAVAILABLE: Final = 69
@@ -39,18 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Ctrl-C in a terminal goes to the whole group; the agent decides when we end
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        sock = socket.socket(fileno=options.fd)
-        if sock.type != socket.SOCK_STREAM:
-            raise OSError("not a stream socket")
+        sock = _socket(options)
     except OSError as error:
-        _log.error("cannot use file descriptor %d: %s", options.fd, error)
+        _log.error("cannot reach the agent: %s", error)
         return EXIT_USAGE
+    notify("READY=1")
     try:
         engine = _engine(options)
     except StokerError as error:
         _log.error("%s", error.message)
         return EXIT_UNAVAILABLE
-    loop = Loop(engine, lambda note: Channel(sock, note), pings=not options.no_ping)
+    loop = Loop(engine, lambda note: WatchedChannel(sock, note), pings=not options.no_ping)
     gc.freeze()  # what is there now lives as long as the process
     loop.start(on_stuck=lambda: os._exit(0))
     return loop.run()
@@ -67,6 +66,18 @@ def _engine(options: argparse.Namespace) -> Engine:
     return LlamaEngine(Library(), now=lambda: datetime.datetime.now().astimezone())
 
 
+def _socket(options: argparse.Namespace) -> socket.socket:
+    """The agent's end of the link: inherited, or waiting at a path (the packaged unit)."""
+    if options.connect is not None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(options.connect)
+        return sock
+    sock = socket.socket(fileno=options.fd)
+    if sock.type != socket.SOCK_STREAM:
+        raise OSError(f"file descriptor {options.fd} is not a stream socket")
+    return sock
+
+
 def _die_with(parent: int) -> None:
     """SIGKILL when the parent's thread that started us ends; so only on request."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -76,7 +87,9 @@ def _die_with(parent: int) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stoker-runner", description=__doc__)
-    parser.add_argument("--fd", type=int, required=True, help="connected stream socket")
+    link = parser.add_mutually_exclusive_group(required=True)
+    link.add_argument("--fd", type=int, help="connected stream socket")
+    link.add_argument("--connect", metavar="PATH", help="the agent's listening socket")
     parser.add_argument("--engine", choices=("llama", "echo"), default="llama")
     parser.add_argument("--echo-faults", action="store_true", help="echo: let prompts misbehave")
     parser.add_argument("--no-ping", action="store_true", help="decode without pings (tests)")

@@ -112,6 +112,7 @@ def _binding() -> Any:
     if "llama_cpp" not in sys.modules:
         bare = types.ModuleType("llama_cpp")
         bare.__path__ = list(spec.submodule_search_locations)
+        bare.__spec__ = spec  # else a second find_spec in this process fails
         sys.modules["llama_cpp"] = bare
     try:
         return importlib.import_module("llama_cpp.llama_cpp")

@@ -36,9 +36,10 @@ from stoker.events.runner import (
 from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Letter, Rejected
 from stoker.runner.desk import Desk, failed
 from stoker.runner.engine import Engine, Facts
+from stoker.runner.gather import Gather
 from stoker.runner.steps import Steps
 
-BEAT_EVERY_S: Final = 0.5
+BEAT_EVERY_S: Final = 1.0
 PING_LIMIT_S: Final = 5.0
 PROGRESS_EVERY_S: Final = 0.05
 EXIT_OK: Final = 0
@@ -67,6 +68,7 @@ class Loop:
         self._closed = False
         self._exit: int | None = None
         self._channel = connect(self._note)
+        self._gather = Gather()
         self._steps = Steps(engine, self._deltas, clock)
         self._desk = Desk(engine, self._channel.send, self._counters)
 
@@ -92,6 +94,8 @@ class Loop:
         # without a ping the agent may be stopped; tokens for nobody are wasted heat
         may_work = not self._pings or now_s - self._last_ping[1] < PING_LIMIT_S
         idle = not (may_work and (self._steps.busy or self._desk.busy))
+        if self._gather.waiting and (idle or not self._steps.steady):
+            self._send(self._gather.take(now_s))  # before a pause or a long step
         self._read(max(self._beat_s + BEAT_EVERY_S - now_s, 0.001) if idle else 0.0)
         if may_work and self._exit is None:
             self._steps.work()
@@ -204,7 +208,11 @@ class Loop:
         self._channel.send(Beat(self._last_ping[0], steps.count, steps.active, steps.waiting))
 
     def _deltas(self, items: list[Delta]) -> None:
-        self._channel.send(Deltas(tuple(items)))
+        self._send(self._gather.add(items, self._clock()))
+
+    def _send(self, items: tuple[Delta, ...]) -> None:
+        if items:
+            self._channel.send(Deltas(items))
 
     def _counters(self) -> Mapping[str, object]:
         return self._steps.counters()

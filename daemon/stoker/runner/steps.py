@@ -69,6 +69,12 @@ class Steps:
         """There is something that a step could do, or a deadline to watch."""
         return bool(self._runnable() or (self._waiting and self._free))
 
+    @property
+    def steady(self) -> bool:
+        """The next step is a usual one: every job decodes and none is about to come in."""
+        admits = bool(self._waiting and self._free)
+        return not admits and all(job.decoding for job in self._runnable())
+
     def begin(self, facts: Facts, *, target_ms: float) -> None:
         """A model is there. A short warm-up teaches the cost of a token."""
         self._facts = facts

@@ -24,7 +24,7 @@ from stoker.ports.system import Clock, StateFile
 from stoker.services import job_errors, model_list
 from stoker.services.job_book import Job, JobBook
 from stoker.services.job_queue import JobQueue, granted
-from stoker.services.runner_link import Callbacks, RunnerLink
+from stoker.services.runner_link import Callbacks, RunnerLink, generate_request
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,8 @@ class InferenceLoop:
         self._config, self._poller, self._sinks = config, poller, sinks
         self._files, self._clock, self._new_id = files, clock, new_id
         self._book = JobBook(config.inference, poller)
-        self._queue = JobQueue(config, clock, self._act)
+        self._queue = JobQueue(config, clock, self._act, self._announce)
+        self._started: list[JobView] = []
         callbacks = Callbacks(self._runner_ready, self._runner_gone, self._deltas)
         self.link = RunnerLink(config, launcher, poller, memory, threads, callbacks)
         self.posted: deque[Callable[[], None]] = deque()
@@ -199,24 +200,20 @@ class InferenceLoop:
                 self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
 
     def _dispatch(self, job: Job) -> None:
-        if not job.started_s:
-            job.started_s = self._clock.monotonic_s()
-            view = self.view(job)
-            self._tell(lambda listener: listener.job_started(view))
+        first = not job.started_s
+        job.started_s = job.started_s or self._clock.monotonic_s()
         job.state = "running"
-        ask = job.ask
-        self.link.send(
-            wire.Generate(
-                job=job.wire_id,
-                prompt=ask.prompt,
-                messages=ask.messages,
-                raw=ask.raw,
-                max_tokens=self._max_tokens(ask),
-                stop=ask.stop,
-                sampling=ask.sampling,
-                reasoning=ask.reasoning,
-            )
-        )
+        self.link.send(generate_request(job.wire_id, job.ask, self._max_tokens(job.ask)))
+        if first:
+            self._started.append(self.view(job))
+
+    def _announce(self) -> None:
+        """The runner hears of a job before its caller, the caller before the listeners:
+        answering the call takes as long as a short prefill.
+        """
+        started, self._started = self._started, []
+        for view in started:
+            self._tell(lambda listener, view=view: listener.job_started(view))  # type: ignore[misc]
 
     def _wait_again(self, job: Job) -> None:
         job.state = "queued"

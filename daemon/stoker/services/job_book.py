@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Final
 
 from stoker.config.schema import InferenceConfig
 from stoker.core import records
@@ -18,6 +19,9 @@ from stoker.events.runner import Delta
 from stoker.ports.doors import JobView
 from stoker.ports.streams import Poller, StreamSink
 from stoker.units import Seconds
+
+NEVER: Final = Seconds(float("inf"))
+_JOB_BYTES: Final = 4096  # what a remembered job costs beside its text
 
 
 @dataclass(slots=True)
@@ -66,6 +70,8 @@ class JobBook:
         self._poller = poller
         self._jobs: dict[str, Job] = {}
         self._by_fd: dict[int, str] = {}
+        self._ended_bytes = 0
+        self._oldest_s = NEVER
 
     def configure(self, config: InferenceConfig) -> None:
         self._config = config
@@ -104,6 +110,8 @@ class JobBook:
         """Write the typed last line; the stream closes once it is read."""
         job.state = "failed" if error else "done"
         job.done, job.error, job.ended_s = done, error, now
+        self._ended_bytes += _weight(job)
+        self._oldest_s = min(self._oldest_s, now)
         form = job.delivery.format
         self._write(job, records.of_error(error, form) if error else records.of_done(done, form))
         self._close_if_drained(job)
@@ -145,13 +153,32 @@ class JobBook:
         self._jobs.pop(job.id, None)
 
     def forget_old(self, now: Seconds) -> list[str]:
-        """Ids of jobs that ended more than ``keep_result_s`` ago; they are gone now."""
-        limit = self._config.keep_result_s
-        old = [job for job in self._jobs.values() if job.ended and now - job.ended_s >= limit]
-        for job in old:
+        """Ids of ended jobs that are gone now: older than ``keep_result_s``, or the oldest
+        while all results together are over ``keep_results_bytes``.
+        """
+        if not self._next_forget(now):
+            return []
+        limit, room = self._config.keep_result_s, self._config.keep_results_bytes
+        ended = sorted((job for job in self._jobs.values() if job.ended), key=lambda j: j.ended_s)
+        size = sum(_weight(job) for job in ended)
+        old: list[str] = []
+        for job in ended:
+            unread = job.sink is not None  # its reader still gets the rest
+            if now - job.ended_s < limit and (size <= room or unread):
+                continue
+            size -= _weight(job)
             self.hang_up(job)
             del self._jobs[job.id]
-        return [job.id for job in old]
+            old.append(job.id)
+        self._ended_bytes = size
+        self._oldest_s = min(
+            (job.ended_s for job in self._jobs.values() if job.ended), default=NEVER
+        )
+        return old
+
+    def _next_forget(self, now: Seconds) -> bool:
+        over = self._ended_bytes > self._config.keep_results_bytes
+        return over or now - self._oldest_s >= self._config.keep_result_s
 
     def view(self, job: Job, position: int, eta_s: Seconds) -> JobView:
         usage = job.done.get("usage")
@@ -203,3 +230,7 @@ class JobBook:
     def _close_if_drained(self, job: Job) -> None:
         if job.ended and job.sink is not None and (job.sink.broken or not job.sink.pending_bytes):
             self.hang_up(job)
+
+
+def _weight(job: Job) -> int:
+    return _JOB_BYTES + job.kept_bytes

@@ -35,10 +35,19 @@ class _Meter:
 
 
 class JobQueue:
-    """``act`` carries out one decision; it may call back here."""
+    """``act`` carries out one decision and may call back here; ``acted`` ends each event.
 
-    def __init__(self, config: Config, clock: Clock, act: Callable[[scheduler.Action], None]):
-        self._clock, self._act = clock, act
+    Jobs are accepted after all else: telling the caller takes time that the runner can use.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        act: Callable[[scheduler.Action], None],
+        acted: Callable[[], None] = lambda: None,
+    ):
+        self._clock, self._act, self._acted = clock, act, acted
         self.state = State(_rules(config, config.runner.slots, config.runner.parked_slots))
         self._meters: dict[str, _Meter] = {}
         self._untold: set[str] = set()
@@ -76,8 +85,9 @@ class JobQueue:
             self._tell(now)
             self.state, actions = scheduler.step(self.state, self._events[0], now)
             self._forget(self._events[0], actions)
-            for action in actions:
+            for action in sorted(actions, key=lambda one: isinstance(one, scheduler.Accept)):
                 self._act(action)
+            self._acted()
             self._events.popleft()
 
     def tick(self, now: Seconds) -> None:

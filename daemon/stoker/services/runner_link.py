@@ -16,6 +16,7 @@ from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import supervisor
 from stoker.events import runner as wire
+from stoker.events.inference import Ask
 from stoker.ports.runner import RunnerLauncher, RunnerProcess
 from stoker.ports.streams import Poller, Ready
 from stoker.ports.system import StateFile
@@ -301,6 +302,20 @@ def load_request(load_id: str, model: ModelConfig, config: Config, threads: int)
         kv_type=model.kv_type,
         flash_attention=model.flash_attention,
         gpu_layers=model.gpu_layers,
+    )
+
+
+def generate_request(job: str, ask: Ask, max_tokens: int) -> wire.Generate:
+    """A caller's question in the runner's words."""
+    return wire.Generate(
+        job=job,
+        prompt=ask.prompt,
+        messages=ask.messages,
+        raw=ask.raw,
+        max_tokens=max_tokens,
+        stop=ask.stop,
+        sampling=ask.sampling,
+        reasoning=ask.reasoning,
     )
 
 

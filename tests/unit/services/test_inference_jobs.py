@@ -181,6 +181,21 @@ def test_a_result_is_kept_up_to_its_bound_and_says_so() -> None:
     assert asked.records()[1] == {"t": "90abc"}  # the stream itself loses nothing
 
 
+def test_results_of_a_flood_of_jobs_are_bounded_and_the_oldest_go_first() -> None:
+    rig = Rig(config(keep_results_bytes=64 << 10))
+    rig.start()
+    ids = []
+    for _ in range(40):
+        asked = rig.ask()
+        ids.append(asked.id)
+        rig.runner.stream(asked.id, "x", done=True)
+        rig.turn()
+        asked.close()
+    gone = [job for kind, job in rig.heard if kind == "forgotten"]
+    assert gone == ids[: len(gone)]
+    assert 20 <= len(gone) < 40  # 64 KiB keep fewer than 16 jobs of 4 KiB and their text
+
+
 def test_another_model_than_the_loaded_one_is_refused_by_name(rig: Rig) -> None:
     future = rig.service.answer(Ask(prompt="q", model="huge"), ALICE)
     rig.turn()

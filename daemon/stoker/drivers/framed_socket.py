@@ -1,0 +1,82 @@
+"""Frames over one stream socket, never blocking: what both ways to start a runner share.
+
+Queues what does not fit, decodes what comes. It neither starts nor ends a process.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+
+from stoker.core import frames
+from stoker.errors import InvalidRequest
+from stoker.events.runner import Event, Request, parse_event, to_body
+
+_READ_BYTES = 256 * 1024
+
+
+class FramedSocket:
+    """The socket may come later (``attach``); until then everything is queued."""
+
+    def __init__(self, link: socket.socket | None = None) -> None:
+        self._decoder = frames.FrameDecoder()
+        self._out: deque[bytes] = deque()
+        self._link: socket.socket | None = None
+        if link is not None:
+            self.attach(link)
+
+    def attach(self, link: socket.socket) -> None:
+        link.setblocking(False)
+        self._link = link
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits to be written."""
+        return not self._out
+
+    def fileno(self) -> int:
+        return -1 if self._link is None else self._link.fileno()
+
+    def send(self, request: Request) -> None:
+        self._out.append(frames.encode(to_body(request)))
+        if len(self._out) == 1:
+            self.flush()
+
+    def flush(self) -> bool:
+        """True when nothing is left."""
+        while self._out and self._link is not None:
+            data = self._out[0]
+            try:
+                count = self._link.send(data)
+            except BlockingIOError:
+                return False
+            except OSError:  # the peer is gone: its exit will be seen
+                self._out.clear()
+                break
+            if count < len(data):
+                self._out[0] = data[count:]
+            else:
+                self._out.popleft()
+        return not self._out
+
+    def receive(self) -> list[Event] | None:
+        """[] = nothing yet; None = the peer closed or broke the framing."""
+        if self._link is None:
+            return []
+        try:
+            data = self._link.recv(_READ_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        try:
+            return [parse_event(body) for body in self._decoder.feed(data)]
+        except (frames.FrameError, InvalidRequest):
+            return None  # out of step: never trust this stream again
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._out.clear()

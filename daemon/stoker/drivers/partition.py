@@ -1,0 +1,130 @@
+"""The cpuset partition of stoker.slice: made, read back, released. Root only.
+
+systemd is asked to set AllowedCPUs= (it would undo a cpuset that it does not know of); the
+partition file is written here, and believed only when it reads back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from stoker.core.cpu_choice import Cpu, format_list, parse_list
+from stoker.errors import StokerError
+
+SLICE: Final = "stoker.slice"
+_WAIT_S: Final = 3.0
+_STEP_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``state``: partition | cpuset (ours, but shared) | none. ``kernel``: what it reads."""
+
+    state: str
+    cpus: str
+    kernel: str
+    reason: str = ""
+
+
+class CpuSetter(Protocol):
+    def set_allowed_cpus(self, unit: str, cpus: Sequence[int]) -> None: ...
+
+
+class Partition:
+    """``root``: the cgroup v2 tree."""
+
+    def __init__(
+        self,
+        systemd: CpuSetter,
+        root: Path = Path("/sys/fs/cgroup"),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._systemd = systemd
+        self._root = root
+        self._group = root / SLICE
+        self._sleep = sleep
+
+    def apply(self, cpus: Sequence[int]) -> Result:
+        wanted = format_list(cpus)
+        if "cpuset" not in self._controllers():
+            return Result("none", "", "", "this kernel has no cpuset for cgroup v2 here")
+        try:
+            self._systemd.set_allowed_cpus(SLICE, cpus)
+        except StokerError as error:
+            return Result("none", "", "", error.message)
+        if not self._wait_for_cpus(wanted):
+            return Result("none", "", "", "the slice has no cpuset of its own")
+        try:
+            (self._group / "cpuset.cpus.partition").write_text("root\n")
+        except OSError as error:
+            return Result("cpuset", wanted, self._kernel(), f"partition: {error.strerror}")
+        kernel = self._kernel()  # a write succeeds even when the partition is invalid
+        if kernel != "root":
+            self._write_member()
+            return Result("cpuset", wanted, kernel, "the kernel refused the partition")
+        return Result("partition", wanted, kernel)
+
+    def release(self) -> None:
+        self._write_member()
+        with contextlib.suppress(StokerError):
+            self._systemd.set_allowed_cpus(SLICE, ())
+
+    def _wait_for_cpus(self, wanted: str) -> bool:
+        """systemd answers before it has written."""
+        for _ in range(round(_WAIT_S / _STEP_S)):
+            with contextlib.suppress(OSError):
+                if (self._group / "cpuset.cpus").read_text().strip() == wanted:
+                    return True
+            self._sleep(_STEP_S)
+        return False
+
+    def _controllers(self) -> list[str]:
+        try:
+            return (self._root / "cgroup.controllers").read_text().split()
+        except OSError:
+            return []
+
+    def _write_member(self) -> None:
+        with contextlib.suppress(OSError):
+            (self._group / "cpuset.cpus.partition").write_text("member\n")
+
+    def _kernel(self) -> str:
+        try:
+            return (self._group / "cpuset.cpus.partition").read_text().strip()
+        except OSError as error:
+            return error.strerror or "unreadable"
+
+
+def read_cpus(root: Path = Path("/sys")) -> tuple[Cpu, ...]:
+    """The CPUs that are online."""
+    base = root / "devices/system/cpu"
+    try:
+        online = parse_list((base / "online").read_text().strip())
+    except (OSError, StokerError):
+        return ()
+    return tuple(_cpu(base, number) for number in online)
+
+
+def _cpu(base: Path, number: int) -> Cpu:
+    folder = base / f"cpu{number}"
+    siblings: tuple[int, ...] = ()
+    with contextlib.suppress(OSError, StokerError):
+        siblings = parse_list((folder / "topology/thread_siblings_list").read_text().strip())
+    return Cpu(
+        number=number,
+        capacity=_number(folder / "cpu_capacity"),
+        max_khz=_number(folder / "cpufreq/cpuinfo_max_freq"),
+        siblings=siblings,
+    )
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,48 @@
+"""stoker-slice: root for a moment, gives stoker.slice CPUs of its own and says what came of it.
+
+A program of its own (systemd/stoker-slice.service); stokerd only reads its result. It never
+fails the boot: without a partition the model runs on shared CPUs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.core.cpu_choice import choose
+from stoker.drivers.partition import Partition, Result, read_cpus
+from stoker.drivers.systemd_units import SystemdUnits
+from stoker.errors import StokerError
+
+
+def entry(arguments: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    partition = Partition(SystemdUnits())
+    folder = Path(os.environ.get("RUNTIME_DIRECTORY", "/run/stoker-slice"))
+    if "--release" in words:
+        partition.release()
+        result = Result("none", "", "member", "released")
+    else:
+        result = _make(partition, os.environ.get("STOKER_CPUS", "auto"))
+    text = json.dumps(dataclasses.asdict(result))
+    sys.stderr.write(f"stoker.slice: {text}\n")
+    try:
+        (folder / "state.json").write_text(text + "\n")
+    except OSError as error:
+        sys.stderr.write(f"cannot write {folder}/state.json: {error.strerror}\n")
+    return 0
+
+
+def _make(partition: Partition, wanted: str) -> Result:
+    try:
+        cpus = choose(read_cpus(), wanted.strip() or "auto")
+    except StokerError as error:
+        return Result("none", "", "", error.message)
+    if not cpus:
+        reason = "not wanted" if wanted == "none" else "there is no CPU to spare"
+        return Result("none", "", "", reason)
+    return partition.apply(cpus)

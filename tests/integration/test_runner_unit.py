@@ -1,0 +1,206 @@
+"""ports.runner on the packaged unit: a fake systemd on a private bus, real runners behind it."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.conftest import Spawn
+
+from stoker.drivers.runner_unit import UnitLauncher, UnitRunner
+from stoker.drivers.systemd_units import SystemdUnits
+from stoker.errors import ModelUnavailable
+from stoker.events.inference import RunnerExit
+from stoker.events.runner import Event, Hello, Ping, Tokenize
+from stoker.tour.private_bus import PrivateBus
+
+pytestmark = pytest.mark.bus
+
+LIMIT_S = 10.0
+MakeLauncher = Callable[..., UnitLauncher]
+
+
+@pytest.fixture
+def make(tmp_path: Path, private_bus: PrivateBus, spawn: Spawn) -> MakeLauncher:
+    """A launcher and its systemd; words are flags of the fake."""
+
+    def build(*flags: str, user: str = "") -> UnitLauncher:
+        spawn(
+            "tests.fakes.systemd1", private_bus.address, "--sockets", str(tmp_path), *flags,
+            ready="ready",
+        )  # fmt: skip
+        return UnitLauncher(
+            "echo",
+            runtime_dir=tmp_path,
+            gomp_spincount=1234,
+            systemd=SystemdUnits(private_bus.address),
+            user=user or getpass.getuser(),
+        )
+
+    return build
+
+
+def wait(fd: int, timeout_s: float = LIMIT_S) -> bool:
+    return bool(select.select([fd], [], [], timeout_s)[0])
+
+
+def first_events(runner: UnitRunner) -> list[Event]:
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        assert wait(runner.fileno())
+        events = runner.receive()
+        assert events is not None
+        if events:
+            return events
+    raise AssertionError("no event")
+
+
+def the_end(runner: UnitRunner) -> RunnerExit:
+    """As the link does it: asks whenever the descriptor says so."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        assert wait(runner.exit_fileno())
+        how = runner.exited()
+        if how is not None:
+            runner.close()
+            runner.release()
+            return how
+    raise AssertionError("no end")
+
+
+def test_the_first_word_is_hello_with_the_pid(make: MakeLauncher) -> None:
+    runner = make().start()
+    assert runner.exited() is None
+    hello = first_events(runner)[0]
+    assert isinstance(hello, Hello)
+    assert hello.pid == runner.pid
+    assert runner.receive() == []
+    runner.signal(signal.SIGKILL)
+    assert the_end(runner) == RunnerExit(signal=signal.SIGKILL)
+
+
+def test_requests_before_the_runner_connects_arrive(make: MakeLauncher) -> None:
+    runner = make().start()
+    runner.send(Tokenize("q", "before hello"))
+    assert not runner.flush()
+    first_events(runner)
+    assert runner.flush()
+    runner.close()
+    assert the_end(runner).status == 0
+
+
+def test_a_large_request_goes_out_in_parts(make: MakeLauncher) -> None:
+    runner = make().start()
+    first_events(runner)
+    runner.send(Tokenize("q", "word " * 400_000))
+    end = time.monotonic() + LIMIT_S
+    while not runner.flush():
+        assert time.monotonic() < end
+        assert wait(runner.fileno()), "room in the socket must wake the poller"
+        assert runner.receive() is not None
+    runner.close()
+    assert the_end(runner).status == 0
+
+
+def test_closing_the_link_ends_it_by_itself(make: MakeLauncher) -> None:
+    runner = make().start()
+    first_events(runner)
+    runner.close()
+    assert the_end(runner) == RunnerExit(status=0)
+    runner.send(Ping(1))  # to a dead peer: no exception
+
+
+def test_out_of_memory_is_what_systemd_says(make: MakeLauncher) -> None:
+    runner = make("--oom").start()
+    first_events(runner)
+    os.kill(runner.pid, signal.SIGKILL)
+    assert the_end(runner) == RunnerExit(signal=signal.SIGKILL, oom_killed=True)
+
+
+def test_a_watchdog_is_told_to_the_journal(
+    make: MakeLauncher, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = make("--watchdog").start()
+    first_events(runner)
+    os.kill(runner.pid, signal.SIGABRT)
+    with caplog.at_level(logging.WARNING):
+        assert the_end(runner).signal == signal.SIGABRT
+    assert "watchdog" in caplog.text
+
+
+def test_a_unit_that_cannot_be_executed_ends_without_ever_connecting(
+    make: MakeLauncher,
+) -> None:
+    assert the_end(make("--broken").start()) == RunnerExit(status=203)
+
+
+def test_a_refusal_by_polkit_is_a_typed_error_and_leaves_nothing(
+    make: MakeLauncher, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelUnavailable, match="Access denied") as caught:
+        make("--deny").start()
+    assert "polkit" in caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["generation"]
+
+
+def test_without_systemd_a_start_is_a_typed_error(tmp_path: Path, private_bus: PrivateBus) -> None:
+    launcher = UnitLauncher(
+        "echo", runtime_dir=tmp_path, gomp_spincount=1, user=getpass.getuser(),
+        systemd=SystemdUnits(private_bus.address),
+    )  # fmt: skip
+    with pytest.raises(ModelUnavailable, match="cannot start runner"):
+        launcher.start()
+
+
+def test_an_unknown_user_is_a_typed_error(make: MakeLauncher) -> None:
+    with pytest.raises(ModelUnavailable, match="no-such-user"):
+        make(user="no-such-user").start()
+
+
+def test_another_user_at_the_socket_is_refused(
+    make: MakeLauncher,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """We come as ourselves while another user is expected."""
+    if os.geteuid():  # only root may give that user's group
+        monkeypatch.setattr(os, "chown", lambda *_: None)
+    runner = make("--broken", user="nobody").start()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(tmp_path / "runner-1.sock"))
+        assert wait(runner.fileno())
+        with caplog.at_level(logging.WARNING):
+            assert runner.receive() == []
+        assert stranger.recv(1) == b""
+    assert "refused" in caplog.text
+    assert runner.pid == 0
+    the_end(runner)
+
+
+def test_generations_are_never_used_twice_and_files_go(make: MakeLauncher, tmp_path: Path) -> None:
+    launcher = make()
+    (tmp_path / "generation").write_text("41\n")
+    for number in (42, 43):
+        runner = launcher.start()
+        settings = (tmp_path / f"runner-{number}.env").read_text()
+        assert "GOMP_SPINCOUNT=1234" in settings
+        first_events(runner)
+        assert not (tmp_path / f"runner-{number}.sock").exists()
+        runner.close()
+        the_end(runner)
+    assert [path.name for path in tmp_path.iterdir()] == ["generation"]
+
+
+def test_the_socket_is_for_the_group_only(make: MakeLauncher, tmp_path: Path) -> None:
+    runner = make("--broken").start()
+    assert (tmp_path / "runner-1.sock").stat().st_mode & 0o777 == 0o660
+    the_end(runner)

@@ -1,0 +1,121 @@
+"""Steps: caps on a simulated board that is bind-mounted over the guest's /sys.
+
+The service is as installed: its grant, its sandbox and its paths are the real ones.
+"""
+
+from __future__ import annotations
+
+from tests.system.vm.field import Field
+from tests.system.vm.report import expect
+from tests.system.vm.table import Step
+
+BOARD = "/run/field-board"
+CAP = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq"
+FULL_KHZ = 1500000  # pi4-bare's highest step
+_SETTINGS = "/etc/stoker/stoker.d/60-field-board.toml"
+_TEMP = "/sys/class/thermal/thermal_zone0/temp"
+
+_MAKE = f"""\
+set -e
+cd /media/stoker
+python3 -m bench.simulated_board pi4-bare --root {BOARD} --warm 60 --duration 0.2
+mount --bind {BOARD}/devices/system/cpu/cpufreq /sys/devices/system/cpu/cpufreq
+mount --bind {BOARD}/class/thermal /sys/class/thermal
+"""
+_AWAY = f"""\
+umount /sys/devices/system/cpu/cpufreq; umount /sys/class/thermal
+rm -rf {BOARD} {_SETTINGS}
+"""
+
+
+def _heat(field: Field, celsius: float) -> None:
+    field.guest.write(_TEMP, f"{int(celsius * 1000)}\n")
+
+
+def _cap(field: Field) -> int:
+    return int(field.guest.text(["cat", CAP]))
+
+
+def _warm_up(field: Field) -> None:
+    """Step by step: a jump would be taken for a broken sensor."""
+    for celsius in range(60, 86, 3):
+        _heat(field, celsius)
+        field.guest.run(["sleep", "0.5"])
+
+
+def cap(field: Field) -> str:
+    """Heat rises, a cap is written by an unprivileged daemon; a stop gives it back."""
+    guest = field.guest
+    guest.run(_MAKE, timeout_s=120).must()
+    guest.write(_SETTINGS, '[thermal]\nboard = "raspberrypi-4"\n')
+    field.restart()
+    owner = guest.text(["stat", "-c", "%U:%G %a", CAP])
+    expect(owner == "root:stoker 664", f"the grant left {owner}")
+    guest.run(["sh", "-c", f"echo 600000 >{CAP}"], user="tester").must_fail("a cap by anyone")
+    seconds = 0.0
+    _warm_up(field)
+    seconds = guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=60)
+    held, seen = _cap(field), field.thermal()
+    expect(0 < seen["Cap"] <= FULL_KHZ, f"the bus says the cap is {seen['Cap']}")
+    expect(seen["Headroom"] < 1.0, f"the bus says the headroom is {seen['Headroom']}")
+    journal = guest.text("cat /run/stoker/*cap*")
+    expect('"original_khz"' in journal, f"no journal of the cap: {journal}")
+    guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
+    expect(_cap(field) == FULL_KHZ, f"the stop left a cap of {_cap(field)} kHz")
+    guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
+    field.ready()
+    return (
+        f"{held} kHz of {FULL_KHZ} {seconds:.0f} s after 84 °C ({seen['State']}); stop restored it"
+    )
+
+
+def cap_crash(field: Field) -> str:
+    """stokerd dies without a word while it holds a cap: ExecStopPost gives it back."""
+    guest = field.guest
+    _heat(field, 60)
+    _warm_up(field)
+    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
+    held = _cap(field)
+    # Watched from inside, as the next start may set a new cap at once: the air is still hot.
+    watch = guest.start(
+        f"for i in $(seq 400); do c=$(cat {CAP}); [ $c = {FULL_KHZ} ] && exit 0; sleep 0.02; done; "
+        "exit 1",
+        timeout_s=60,
+    )
+    _heat(field, 50)
+    guest.run(["systemctl", "kill", "-s", "KILL", "--kill-whom=main", "stoker.service"]).must()
+    guest.wait(watch).must("the cap is still there after stokerd was killed")
+    field.ready()
+    return f"{held} kHz given back after SIGKILL"
+
+
+def cap_stale(field: Field) -> str:
+    """Everything died at once, ExecStopPost too: the next start finds the journal."""
+    guest = field.guest
+    _heat(field, 60)
+    _warm_up(field)
+    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
+    held = _cap(field)
+    guest.run("cp -a /run/stoker /run/stoker.kept").must()
+    journal_cap = _cap(field)
+    guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
+    guest.run(
+        f"cp -a /run/stoker.kept/*cap* /run/stoker/ && rm -rf /run/stoker.kept && "
+        f"echo {journal_cap} >{CAP}"
+    ).must()
+    _heat(field, 50)
+    guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
+    guest.until("the cap is given back", lambda: _cap(field) == FULL_KHZ, timeout_s=60)
+    guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
+    guest.run(_AWAY).must()
+    guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
+    field.ready()
+    return f"{held} kHz of a dead life given back at the next start"
+
+
+STEPS: tuple[Step[Field], ...] = (
+    Step("cap", "heat makes a cap in a bind-mounted cpufreq tree; stop restores", cap,
+         ("configure",)),
+    Step("cap-crash", "a killed stokerd leaves no cap behind", cap_crash, ("cap",)),
+    Step("cap-stale", "a stale journal is made good at the next start", cap_stale, ("cap",)),
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""Steps: the package's life. Full disk, upgrade, downgrade, remove, purge, back again."""
+
+from __future__ import annotations
+
+from tests.system.vm.field import Field
+from tests.system.vm.packages import NEXT_SUFFIX
+from tests.system.vm.report import expect
+from tests.system.vm.steps_service import CONFFILE
+from tests.system.vm.table import Step
+
+# Names that may stay after a purge: the harness's, apt's and dpkg's own memory, the journal.
+_SEARCH = r"""find / -xdev \( -path /proc -o -path /sys -o -path /media -o -path /tmp \
+    -o -path /var/log -o -path /var/cache/apt -o -path /var/lib/apt \) -prune \
+    -o -iname '*stoker*' -print -o -user {uid} -print -o -user {runner} -print
+find /run /dev/shm /tmp /var/tmp -iname '*stoker*' -print"""
+_HARNESS = (
+    "/etc/apt/sources.list.d/stoker.list",
+    "/etc/initramfs-tools/conf.d/stoker-vm",
+    "/media/stoker",
+    "media-stoker",
+    "org.stoker.vm",
+)
+
+
+# What root alone may use as well; a little is left for dpkg's own files.
+_FILL = """\
+fallocate -l $(df --output=avail -B1 / | tail -n 1) /var/filler
+cat /dev/zero >>/var/filler
+truncate -s -1500000 /var/filler
+"""
+
+
+def _version(field: Field, name: str = "stoker") -> str:
+    return field.guest.text(["dpkg-query", "-W", "-f", "${Version}", name])
+
+
+def full_disk(field: Field) -> str:
+    """An upgrade on a full disk fails, and the old version goes on serving."""
+    guest = field.guest
+    guest.run(["apt-get", "clean"])
+    try:
+        guest.run(_FILL).must()
+        done = field.apt("install", f"stoker={field.packages.next_version}",
+                         f"python3-stoker-client={field.packages.next_version}")  # fmt: skip
+    finally:
+        guest.run(["rm", "-f", "/var/filler"]).must()
+    done.must_fail("an upgrade on a full disk")
+    guest.run(["dpkg", "--configure", "-a"], timeout_s=200).must()
+    field.apt("-f", "install").must()
+    audit = guest.text(["dpkg", "--audit"])
+    expect(not audit, f"dpkg finds after a full disk: {audit}")
+    expect(_version(field) == field.packages.version, f"the version is {_version(field)}")
+    field.ready()
+    field.answers()
+    return "refused, repaired by dpkg alone, the old version answers"
+
+
+def upgrade(field: Field) -> str:
+    """A higher version: the administrator's files are kept, the service is the new one."""
+    guest = field.guest
+    guest.write("/etc/stoker/stoker.d/70-mine.toml", "[inference]\nqueue_limit = 5\n")
+    guest.run("echo kept >/var/lib/stoker/field-test; chown stoker: /var/lib/stoker/field-test")
+    before, daemon = guest.text(["sha256sum", CONFFILE]), field.daemon_pid()
+    done = field.apt("install", "stoker", "python3-stoker-client").must("upgrade")
+    version = _version(field)
+    expect(version == field.packages.next_version, f"the version is {version}")
+    expect(version.endswith(NEXT_SUFFIX), "that is not the next version")
+    expect(guest.text(["sha256sum", CONFFILE]) == before, f"{CONFFILE} is not the administrator's")
+    guest.run("test -e /etc/stoker/stoker.d/70-mine.toml -a -e /var/lib/stoker/field-test").must(
+        "files of the administrator and of the state are kept"
+    )
+    expect(field.daemon_pid() not in {0, daemon}, "the old stokerd still runs")
+    audit = guest.text(["dpkg", "--audit"])
+    expect(not audit, f"dpkg finds: {audit}")
+    seconds = field.ready()
+    field.answers()
+    return f"{version} in {done.seconds:.0f} s, ready {seconds:.0f} s later; configuration kept"
+
+
+def downgrade(field: Field) -> str:
+    """Safe: the older version starts with the newer one's state and configuration."""
+    old = field.packages.version
+    field.apt("--allow-downgrades", "install", f"stoker={old}",
+              f"python3-stoker-client={old}").must("downgrade")  # fmt: skip
+    expect(_version(field) == old, f"the version is {_version(field)}")
+    field.ready()
+    field.answers()
+    field.apt("install", "stoker", "python3-stoker-client").must("upgrade again")
+    return f"{old} serves with what {field.packages.next_version} left; upgraded again"
+
+
+def remove(field: Field) -> str:
+    """Program gone, nothing running; configuration, state and the record stay."""
+    guest = field.guest
+    field.apt("remove", "stoker").must()
+    running = guest.run("ps -eo user,args | grep -E '^stoker|[s]tokerd' || true").text
+    expect(not running, f"still running: {running}")
+    guest.run(["test", "-e", CONFFILE]).must("remove keeps the configuration")
+    left = guest.run("ls /usr/sbin/stokerd /usr/bin/stokerctl /usr/lib/stoker/stoker").text
+    expect(not left, f"left by remove: {left}")
+    loaded = guest.text(
+        "systemctl list-units --all --plain --no-legend --state=loaded 'stoker*' || true"
+    )
+    cpus = guest.text(["cat", "/sys/fs/cgroup/cpuset.cpus.effective"])
+    everything = guest.text(["cat", "/sys/devices/system/cpu/online"])
+    expect(cpus == everything, f"the system has CPUs {cpus} of {everything}")
+    refused = field.ask().must_fail("asking after remove")
+    return f"{refused.err.strip()[:80]!r}; units still loaded: {loaded or 'none'}"
+
+
+def purge(field: Field) -> str:
+    """Nothing left: no file, no process, no user, no cap, no CPU taken away."""
+    guest = field.guest
+    uid = guest.run(["id", "-u", "stoker"]).text or "64999"
+    runner = guest.run(["id", "-u", "stoker-runner"]).text or "64999"
+    field.apt("purge", *field.packages.names).must()
+    found = guest.run(_SEARCH.format(uid=uid, runner=runner), timeout_s=120).text
+    left = [path for path in found.splitlines() if not any(mine in path for mine in _HARNESS)]
+    expect(not left, "files left by purge:\n" + "\n".join(left[:40]))
+    processes = guest.run(f"ps -u {uid},{runner} -o pid,args --no-headers").text
+    expect(not processes, f"processes left by purge: {processes}")
+    users = guest.run("getent passwd | grep stoker; getent group | grep stoker").text
+    failed = guest.text("systemctl list-units --failed --plain --no-legend")
+    expect(not failed, f"failed units after purge: {failed}")
+    units = guest.text("systemctl list-units --all --plain --no-legend '*stoker*' || true")
+    ours = [row for row in units.splitlines() if not any(mine in row for mine in _HARNESS)]
+    expect(not ours, f"units left by purge: {ours}")
+    known = guest.run("dpkg-query -W '*stoker*' | grep -v '^ *$'").text
+    expect(not users, f"users and groups left by purge: {users}")
+    return f"no file, process, user or group is left; dpkg knows: {known or 'nothing'}"
+
+
+def reinstall(field: Field) -> str:
+    """As on the first day, with the defaults: the model is there and answers."""
+    done = field.apt("install", "stoker").must()
+    field.ready()
+    field.guest.write("/etc/stoker/stoker.d/50-short.toml", "[inference]\nmax_tokens = 4\n")
+    field.guest.run(["systemctl", "reload", "stoker.service"], timeout_s=90).must()
+    field.answers()
+    return f"installed again in {done.seconds:.0f} s and answers"
+
+
+STEPS: tuple[Step[Field], ...] = (
+    Step("full-disk", "an upgrade on a full disk leaves the old version serving", full_disk,
+         ("configure",)),
+    Step("upgrade", "a higher version; configuration and state kept", upgrade, ("configure",)),
+    Step("downgrade", "the older version is safe on the newer one's state", downgrade,
+         ("upgrade",)),
+    Step("remove", "removed: nothing runs, the configuration stays", remove, ("configure",)),
+    Step("purge", "purged: nothing is left", purge, ("configure",)),
+    Step("reinstall", "installed again, and it answers", reinstall, ("purge",)),
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Steps: from a bare Debian to an answer. Boot, install, who runs as whom, asking, rights."""
+
+from __future__ import annotations
+
+from tests.system.vm.field import AGENT, ANSWER_S, USER, Field
+from tests.system.vm.report import Miss, expect
+from tests.system.vm.table import Step
+
+# Short answers, and patience: the processor is emulated. An administrator's edit of the conffile,
+# so that the upgrade has something to keep.
+SETTINGS = {
+    "max_tokens": "4",
+    "slots": "2",
+    "batch_tokens": "64",
+    "hello_timeout_s": "120.0",
+    "crash_limit": "10",
+    "temperature": "0.0",
+}
+CONFFILE = "/etc/stoker/stoker.toml"
+
+_ASK_PYTHON = """\
+import sys
+from stoker_client import Stoker
+sys.stdout.write(Stoker().ask("Name a fruit.", max_tokens=3))
+"""
+
+
+def boot(field: Field) -> str:
+    seconds = field.machine.boot()
+    field.guest.run(["systemctl", "is-system-running", "--wait"], timeout_s=240)
+    failed = field.guest.text("systemctl list-units --failed --plain --no-legend")
+    expect(not failed, f"failed units before anything is installed: {failed}")
+    kernel = field.guest.text(["uname", "-r"])
+    version = field.guest.text("systemctl --version | head -n 1").split()[1]
+    return f"agent after {seconds:.0f} s; kernel {kernel}, systemd {version}"
+
+
+def install(field: Field) -> str:
+    """The first version, by name; the model comes as a recommendation."""
+    wanted = [f"{name}={field.packages.version}" for name in field.packages.names]
+    ours = [name for name in wanted if not name.startswith("stoker-model")]
+    field.apt("update").must()
+    done = field.apt("install", *ours).must()
+    failed = field.guest.text("systemctl list-units --failed --plain --no-legend")
+    expect(not failed, f"failed units after the installation: {failed}")
+    active = field.unit("stoker.service", "ActiveState")
+    expect(active == "active", f"stoker.service is {active} after the installation")
+    listed = field.guest.text(
+        "dpkg-query -W -f '${binary:Package} ${Version} ${db:Status-Status}\\n' '*stoker*'"
+    )
+    installed = [line for line in listed.splitlines() if line.endswith(" installed")]
+    expect(len(installed) == len(wanted), f"installed: {installed}, wanted: {wanted}")
+    return f"apt took {done.seconds:.0f} s; {len(installed)} packages of {field.packages.version}"
+
+
+def configure(field: Field) -> str:
+    """The administrator's settings; then the model is there."""
+    edits = [word for k, v in SETTINGS.items() for word in ("-e", f"s/^#{k} = .*/{k} = {v}/")]
+    field.guest.run(["sed", "-i", *edits, CONFFILE]).must()
+    for key, value in SETTINGS.items():
+        field.guest.run(["grep", "-qx", f"{key} = {value}", CONFFILE]).must(
+            f"{key} is in {CONFFILE}"
+        )
+    field.restart()
+    seconds = field.ready()
+    status = field.status()
+    return f"ready after {seconds:.0f} s: {status['model']}, {status['library']}"
+
+
+def processes(field: Field) -> str:
+    """No root, no capability, no way to gain one; the runner in its own slice and network."""
+    guest, daemon, runner = field.guest, field.daemon_pid(), field.runner_pid()
+    for pid, user in ((daemon, "stoker"), (runner, "stoker-runner")):
+        owner = guest.text(["stat", "-c", "%U", f"/proc/{pid}"])
+        uids = set(field.process(pid, "Uid").split())
+        wanted = guest.text(["id", "-u", user])
+        expect(uids == {wanted}, f"process {pid} runs as {owner} ({uids}), not as {user}")
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            value = field.process(pid, name)
+            expect(int(value, 16) == 0, f"{user}: {name} is {value}")
+        expect(field.process(pid, "NoNewPrivs") == "1", f"{user} may gain privileges")
+        expect(field.process(pid, "Seccomp") == "2", f"{user} has no system call filter")
+    host_net = guest.text(["readlink", "/proc/1/ns/net"])
+    expect(
+        guest.text(["readlink", f"/proc/{runner}/ns/net"]) != host_net, "the runner sees the net"
+    )
+    cgroup = guest.text(["cat", f"/proc/{runner}/cgroup"])
+    expect(cgroup.startswith("0::/stoker.slice/stoker-runner@"), f"the runner is in {cgroup}")
+    rooted = guest.text("ps -eo user:20,args | grep -i '[s]toker' | grep '^root ' || true")
+    ours = [
+        row for row in rooted.splitlines() if "/media/stoker" not in row and "ps -eo" not in row
+    ]
+    expect(not ours, f"processes of ours that are root: {ours}")
+    return f"stokerd {daemon} as stoker, runner {runner} as stoker-runner, no capabilities"
+
+
+def ask_busctl(field: Field) -> str:
+    done = field.answers()
+    return f"{done.seconds:.1f} s: {done.text}"
+
+
+def ask_gdbus(field: Field) -> str:
+    done = field.guest.run(
+        ["gdbus", "call", "--system", "--timeout", str(ANSWER_S), "--dest", AGENT[0],
+         "--object-path", AGENT[1], "--method", "org.stoker.Inference1.Ask", "Name a tree."],
+        user=USER, timeout_s=ANSWER_S,
+    ).must()  # fmt: skip
+    expect(done.text.startswith("('") and len(done.text) > 5, f"it said {done.text!r}")
+    return f"{done.seconds:.1f} s: {done.text}"
+
+
+def ask_python(field: Field) -> str:
+    done = field.guest.run(["/usr/bin/python3", "-"], user=USER, stdin=_ASK_PYTHON,
+                           timeout_s=ANSWER_S).must()  # fmt: skip
+    expect(bool(done.text), "the answer is empty")
+    return f"{done.seconds:.1f} s: {done.text!r}"
+
+
+def ask_stokerctl(field: Field) -> str:
+    done = field.guest.run(
+        ["stokerctl", "ask", "--max-tokens", "3", "--stats", "Name a bird."],
+        user=USER, timeout_s=ANSWER_S,
+    ).must()  # fmt: skip
+    expect(bool(done.text), "the answer is empty")
+    status = field.guest.run(["stokerctl", "status"], user=USER).must()
+    expect("ready" in status.out, f"stokerctl status: {status.text}")
+    return f"{done.seconds:.1f} s: {done.text!r}"
+
+
+def access(field: Field) -> str:
+    """Everyone may ask, only administrators change; root and the group stoker-admin are those."""
+    for method in ("Reload", "RestartRunner"):
+        done = field.call("Agent1", method).must_fail(f"{method} by a person without rights")
+        denied = any(word in done.err.lower() for word in ("not", "denied", "only"))
+        expect(denied, f"{method} was refused with other words: {done.err.strip()}")
+    field.call("Agent1", "Reload", user="root").must("Reload by root")
+    field.guest.run(["usermod", "-a", "-G", "stoker-admin", "other"]).must()
+    field.call("Agent1", "Reload", user="other").must("Reload by a member of stoker-admin")
+    before = field.runner_pid()
+    field.call("Agent1", "RestartRunner", user="root").must("RestartRunner by root")
+    field.guest.until("another runner", lambda: _another(field, before), timeout_s=60)
+    field.ready()
+    # Nor by systemd: only user stoker manages the runner's unit, and nobody the daemon's.
+    unit = field.runner_unit()
+    for command in (["stop", unit], ["restart", "stoker.service"], ["start", "stoker-runner@9"]):
+        field.guest.run(["systemctl", "--no-ask-password", *command], user=USER).must_fail(
+            f"systemctl {' '.join(command)} by a person without rights"
+        )
+    secret = field.guest.run("ls /var/lib/stoker /run/stoker/*.sock", user=USER)
+    return "refused to tester, granted to root and stoker-admin" + (
+        "" if secret.code else f"; readable: {secret.text!r}"
+    )
+
+
+def _another(field: Field, before: int) -> bool:
+    try:
+        return field.runner_pid() not in {0, before}
+    except Miss:
+        return False
+
+
+STEPS: tuple[Step[Field], ...] = (
+    Step("boot", "a minimal Debian boots", boot),
+    Step("install", "apt installs the packages, the service runs", install, ("boot",)),
+    Step("configure", "an administrator's settings hold after a restart", configure, ("install",)),
+    Step("processes", "no root, no capabilities, own users, private network", processes,
+         ("configure",)),
+    Step("ask-busctl", "a person without rights asks with busctl", ask_busctl, ("configure",)),
+    Step("ask-gdbus", "… with gdbus", ask_gdbus, ("configure",)),
+    Step("ask-python", "… with python3-stoker-client", ask_python, ("configure",)),
+    Step("ask-stokerctl", "… with stokerctl", ask_stokerctl, ("configure",)),
+    Step("access", "only administrators change things", access, ("configure",)),
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""debian/: what it says agrees with the tree it packs."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import stoker
+from stoker.config.parse import parse
+
+# What is in these folders and is meant to stay out of the packages.
+NOT_PACKED = {"policies/models/50-smollm2.toml": "in the model's package"}
+
+
+@pytest.fixture
+def debian(root: Path) -> Path:
+    return root / "debian"
+
+
+def test_the_version_is_the_one_of_the_source(debian: Path) -> None:
+    first = (debian / "changelog").read_text().splitlines()[0]
+    assert first.startswith(f"stoker ({stoker.__version__}) ")
+
+
+def test_every_unit_and_policy_is_packed(root: Path, debian: Path) -> None:
+    rules = [row.split()[0] for row in (debian / "stoker.install").read_text().splitlines()]
+    files = [
+        str(path.relative_to(root))
+        for folder in ("systemd", "policies")
+        for path in (root / folder).rglob("*")
+        if path.is_file()
+    ]
+    left = [
+        name
+        for name in files
+        if name not in NOT_PACKED
+        and not any(fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in rules)
+    ]
+    assert left == []
+
+
+def test_everything_that_is_installed_exists(root: Path, debian: Path) -> None:
+    for file in (*debian.glob("*.install"), *debian.glob("*.manpages"), *debian.glob("*.examples")):
+        for row in file.read_text().splitlines():
+            assert list(root.glob(row.split()[0])), f"{file.name}: {row}"
+
+
+def test_each_python_requirement_is_a_dependency(root: Path, debian: Path) -> None:
+    """What is not in Debian would have to be bundled: see docs/adr/0004-package.md."""
+    control = (debian / "control").read_text()
+    for row in (root / ".ci/lock/runtime.in").read_text().splitlines():
+        if row and not row.startswith("#"):
+            name = re.split(r"[<>=]", row)[0].replace("_", "-")
+            assert f" python3-{name}," in control or f" python3-{name}\n" in control, name
+
+
+def test_every_page_names_the_version(root: Path) -> None:
+    for page in (root / "docs/man").iterdir():
+        assert f'"stoker {stoker.__version__}"' in page.read_text(), page.name
+
+
+def test_the_page_of_stokerd_tells_every_option(root: Path) -> None:
+    from stoker.main import parser
+
+    page = (root / "docs/man/stokerd.8").read_text().replace("\\-", "-")
+    options = {word for action in parser()._actions for word in action.option_strings}
+    assert {word for word in options if word not in page} == set()
+
+
+def test_the_page_of_the_configuration_tells_every_section(root: Path) -> None:
+    page = (root / "docs/man/stoker.toml.5").read_text()
+    for section in tomllib.loads((root / "policies/stoker.toml").read_text()):
+        assert f".B [{section}]" in page
+
+
+def test_the_models_package_makes_it_the_default(root: Path) -> None:
+    text = (root / "policies/models/50-smollm2.toml").read_text()
+    config = parse([("vendor", tomllib.loads(text)), ("etc", {})])
+    assert config.default_model == "smollm2"
+    (model,) = config.models
+    assert Path(model.path).parent == Path("/usr/share/stoker/models")
+    name = re.search(r"^readonly model_file=(\S+)", (root / ".ci/steps/model.sh").read_text(), re.M)
+    assert name
+    assert Path(model.path).name == name[1]
+
+
+@pytest.mark.parametrize("name", ["stoker.postinst", "stoker.prerm", "stoker.postrm"])
+def test_maintainer_scripts_are_valid_shell(debian: Path, name: str) -> None:
+    subprocess.run(["sh", "-n", debian / name], check=True)
+    assert "#DEBHELPER#" in (debian / name).read_text()
+
+
+@pytest.mark.parametrize("name", ["stokerctl", "stokerd", "runner", "slice"])
+def test_programs_look_nowhere_but_in_the_package(root: Path, name: str) -> None:
+    """Neither the caller's PYTHONPATH nor the current folder nor ~/.local may inject code."""
+    text = (root / "systemd/bin" / name).read_text()
+    assert text.startswith("#!/usr/bin/python3 -I\n")
+    assert 'sys.path.insert(0, "/usr/lib/stoker")' in text
