@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from stoker_client.client import Stoker
     from stoker_client.errors import StokerClientError
     from stoker_client.records import Record
-    from stoker_client.requests import Options
+    from stoker_client.requests import Options, Settings
     from stoker_client.session import Session
     from stoker_client.stream import Stream
 
-__all__ = ["Options", "Record", "Session", "Stoker", "StokerClientError", "Stream"]
+__all__ = ["Options", "Record", "Session", "Settings", "Stoker", "StokerClientError", "Stream"]
 
 _HOMES = {
     "Options": "requests",
     "Record": "records",
     "Session": "session",
+    "Settings": "requests",
     "Stoker": "client",
     "StokerClientError": "errors",
     "Stream": "stream",

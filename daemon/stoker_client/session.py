@@ -6,8 +6,8 @@ another program of the same user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Unpack
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar, Unpack
 
 from stoker_client import requests
 from stoker_client.bus import Bus
@@ -17,6 +17,7 @@ from stoker_client.stream import Stream
 
 INFERENCE: Final = "org.stoker.Inference1"
 SESSION: Final = "org.stoker.Session1"
+T = TypeVar("T")
 _PAGE: Final = 500
 _GONE: Final = ("UnknownObject", "UnknownMethod", "UnknownInterface")
 
@@ -92,7 +93,7 @@ class Session:
         call = (self._path, SESSION, method, signature, args, out)
         return self._living(lambda: self._bus.call_at(*call, timeout_s=timeout_s))
 
-    def _living(self, call: Any) -> Any:
+    def _living(self, call: Callable[[], T]) -> T:
         """Once more behind OpenSession when the object is gone (a restart, a long rest)."""
         try:
             return call()

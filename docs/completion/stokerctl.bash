@@ -8,7 +8,7 @@ _stokerctl() {
             continue
         fi
         case $word in
-        --bus | --class | --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) skip=1 ;;
+        --bus | --class | --max-tokens | --model | --seed | --session | --stop | --system | --temperature | --timeout) skip=1 ;;
         -*) ;;
         *)
             verb=$word
@@ -19,12 +19,13 @@ _stokerctl() {
     case $previous in
     --bus) words="system session" ;;
     --class) words="interactive normal background" ;;
-    --max-tokens | --model | --seed | --stop | --system | --temperature | --timeout) return ;;
+    --max-tokens | --model | --seed | --session | --stop | --system | --temperature | --timeout) return ;;
     *)
         case $verb in
-        "") words="ask chat status models tokens thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
+        "") words="ask chat sessions status models tokens thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
         ask) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --raw --stats --no-stdin --json --bus --no-color" ;;
-        chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --json --bus --no-color" ;;
+        chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --session --new --list --json --bus --no-color" ;;
+        sessions) words="list show export delete -h --help --all --json --bus --no-color" ;;
         status) words="-h --help --json --bus --no-color" ;;
         models) words="-h --help --json --bus --no-color" ;;
         tokens) words="-h --help --ids --json --bus --no-color" ;;

@@ -52,7 +52,8 @@ def live(client: BusClient, path: str) -> dict[str, Shape]:
 def test_the_xml_is_what_introspection_shows(client: BusClient) -> None:
     job, stream = client.create_job("hi")
     list(records(stream))
-    seen = live(client, contract.AGENT_PATH) | live(client, job)
+    session = client.call(contract.INFERENCE, "CreateSession", GLib.Variant("(a{sv})", ({},)))
+    seen = live(client, contract.AGENT_PATH) | live(client, job) | live(client, session)
     for interface in contract.INTERFACES:
         written = ET.fromstring(contract.xml(interface)).find("interface")
         assert written is not None

@@ -151,7 +151,8 @@ def test_sigkill_at_any_moment_costs_at_most_the_unfinished_turn(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.db"
         command = [sys.executable, "-m", "tests.fakes.session_writer", str(path), str(seed)]
-        child = subprocess.Popen(command, cwd=root, env=child_env, stdout=subprocess.PIPE, text=True)
+        said_here = {"stdout": subprocess.PIPE, "text": True}
+        child = subprocess.Popen(command, cwd=root, env=child_env, **said_here)  # type: ignore[call-overload]
         assert child.stdout is not None
         said = [child.stdout.readline().split() for _ in range(after)]
         time.sleep(delay_ms / 1000)

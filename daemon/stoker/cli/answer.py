@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +28,7 @@ class Answer:
 
     text: str = ""
     end: Record = field(default_factory=lambda: Record("other"))
+    omitted_turns: int = 0  # of a kept conversation: what did not go to the model
 
 
 def options_of(args: Namespace) -> Options:
@@ -55,8 +57,15 @@ def options_of(args: Namespace) -> Options:
 
 def begin(stoker: Stoker, question: str | Messages, options: Options, terminal: Terminal) -> Stream:
     """Start the job; while a model loads, wait for it (at most the deadline, or 10 minutes)."""
+    return patiently(stoker, lambda: stoker.stream(question, **options), options, terminal)
+
+
+def patiently(
+    stoker: Stoker, start: Callable[[], Stream], options: Options, terminal: Terminal
+) -> Stream:
+    """``start``, and once more when a model that was loading is there."""
     try:
-        return stoker.stream(question, **options)
+        return start()
     except StokerClientError as error:
         if error.code != "model-loading":
             raise
@@ -68,7 +77,7 @@ def begin(stoker: Stoker, question: str | Messages, options: Options, terminal: 
         )
     finally:
         bar.close()
-    return stoker.stream(question, **options)
+    return start()
 
 
 class Writer:
@@ -106,6 +115,8 @@ class Writer:
                 self._piece(record)
             case "progress" if not self._part and waited_s > _QUIET_S and record.total:
                 self._bar.update("reading the prompt", record.done / record.total)
+            case "session":
+                self.answer.omitted_turns = record.omitted_turns
             case "done":
                 self.answer.end = record
 

@@ -113,6 +113,17 @@ def _fill_ask(parser: argparse.ArgumentParser) -> None:
 
 def _fill_chat(parser: argparse.ArgumentParser) -> None:
     _add_answering(parser)
+    add = parser.add_argument
+    add("--session", metavar="NAME", help="talk on in a kept conversation, or begin it")
+    add("--new", action="store_true", help="begin a conversation that the agent keeps")
+    add("--list", action="store_true", help="list kept conversations")
+
+
+def _fill_sessions(parser: argparse.ArgumentParser) -> None:
+    actions = ("list", "show", "export", "delete")
+    parser.add_argument("action", nargs="?", choices=actions, default="list", help="what to do")
+    parser.add_argument("session", metavar="NAME", nargs="?", help="title or id (or its begin)")
+    parser.add_argument("--all", action="store_true", help="list other users' too (administrators)")
 
 
 def _add_answering(parser: argparse.ArgumentParser) -> None:
@@ -171,10 +182,28 @@ VERBS: Final[tuple[Verb, ...]] = (
     Verb(
         "chat",
         "talk with the model",
-        "Talk with the model. The conversation lives in this program: the agent keeps\n"
-        "nothing. /help shows the commands; Ctrl-C stops an answer, Ctrl-D leaves.",
-        ("stokerctl chat", 'stokerctl chat --system "Answer in one sentence."'),
+        "Talk with the model. The conversation lives in this program and ends with it,\n"
+        "unless --session or --new lets the agent keep it: then it can be continued later.\n"
+        "/help shows the commands; Ctrl-C stops an answer, Ctrl-D leaves.",
+        (
+            "stokerctl chat",
+            'stokerctl chat --system "Answer in one sentence."',
+            "stokerctl chat --session garden",
+        ),
         _fill_chat,
+    ),
+    Verb(
+        "sessions",
+        "conversations that the agent keeps",
+        "Conversations that the agent keeps for you: list them, show one, export one as\n"
+        "JSON, or delete one for good. NAME is a title, an id or the begin of an id.",
+        (
+            "stokerctl sessions",
+            "stokerctl sessions show garden",
+            "stokerctl sessions export garden > garden.json",
+            "stokerctl sessions delete 3f9a",
+        ),
+        _fill_sessions,
     ),
     Verb(
         "status",

@@ -1,6 +1,7 @@
 """What ``chat`` remembers, and what a typed line means. Does no I/O.
 
-The messages stay on this side: sessions in the agent come later.
+Without a session the messages stay on this side; with one the agent keeps them, and only
+the question that waits for its answer is here.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ class Leave:
 class Conversation:
     system: str = ""
     turns: list[dict[str, str]] = field(default_factory=list)
+    kept: bool = False
+    sent_system: str = ""  # what the agent's session has
+
+    @property
+    def question(self) -> str:
+        """The words that wait for an answer."""
+        return self.turns[-1]["content"]
 
     def take(self, line: str) -> Say | Ask | Leave | None:
         """What to do with a typed line; None = nothing. ``//`` asks with one slash."""
@@ -54,7 +62,9 @@ class Conversation:
 
     def answered(self, text: str) -> None:
         """Keep the answer, even a part of one; no answer at all takes the question back."""
-        if text:
+        if self.kept:
+            self.turns.clear()
+        elif text:
             self.turns.append({"role": "assistant", "content": text})
         elif self.turns and self.turns[-1]["role"] == "user":
             self.turns.pop()
@@ -64,6 +74,8 @@ class Conversation:
         match word:
             case "/help" | "/?":
                 return Say(HELP)
+            case "/reset" if self.kept:
+                return Say("The agent keeps this one: leave, and stokerctl chat --new.")
             case "/reset":
                 self.turns.clear()
                 return Say("Forgotten.")

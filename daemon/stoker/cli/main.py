@@ -97,6 +97,10 @@ def _verb(args: Namespace, terminal: Terminal) -> int:
             from stoker.cli import chat
 
             return chat.run(args, terminal)
+        case "sessions":
+            from stoker.cli import sessions
+
+            return sessions.run(args, terminal)
         case _:
             from stoker.cli import facts
 

@@ -15,7 +15,7 @@ from stoker.cli.failure import report
 from stoker.cli.terminal import Terminal
 from stoker_client import StokerClientError
 
-VERBS = ["ask", "chat", "status", "models", "tokens", "thermal", "version", "reload",
+VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "thermal", "version", "reload",
          "restart-runner", "completion"]  # fmt: skip
 
 

@@ -14,10 +14,10 @@ from tests.fakes.system import FakeClock
 from stoker import errors
 from stoker.config.schema import Config, SessionsConfig
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
-from stoker.events.sessions import Session, Settings
+from stoker.events.sessions import Settings
 from stoker.ports.doors import InferenceListener, JobView
 from stoker.services.sessions import SessionService
-from stoker.units import Bytes, Seconds
+from stoker.units import Seconds
 
 T = TypeVar("T")
 ALICE, BOB, ROOT = Owner(":1.1", 1000), Owner(":1.2", 1001), Owner(":1.3", 0)
