@@ -192,6 +192,6 @@ def test_deleting_takes_the_turns_along(store: SessionStore) -> None:
 
 def test_text_of_any_kind_comes_back(store: SessionStore) -> None:
     make(store)
-    text = 'a\0b\n"\'; DROP TABLE turns; -- \U0001f600'
+    text = "a\0b\n\"'; DROP TABLE turns; -- \U0001f600"
     turn = begin(store, text)
     assert store.turns("a", ALICE, 0, 1)[0].question == turn.question == text
