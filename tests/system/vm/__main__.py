@@ -8,11 +8,13 @@ Usually run by ``make vm``, which builds the packages first. Exit 0 only if ever
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from tests.system.vm import image, packages
 from tests.system.vm.field import Field
@@ -76,9 +78,21 @@ def _dump(machine: Machine, home: Path, name: str) -> None:
         say(f"        no journal: {error}")
 
 
+def _alone(home: Path) -> IO[bytes]:
+    """Holds ``home`` for this run: a second one would write over the first one's disk."""
+    held = (home / "lock").open("wb")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held.close()
+        raise VmError(f"cannot start: another field test is at work in {home}") from error
+    return held
+
+
 def _field_test(options: argparse.Namespace, steps: Sequence[Step[Field]]) -> list[Outcome]:
     home = ROOT / "build/vm" / f"debian-{options.debian}"
     home.mkdir(parents=True, exist_ok=True)
+    lock = _alone(home)
     for old in home.glob("*.log"):
         old.unlink()
     began = time.monotonic()
@@ -97,6 +111,7 @@ def _field_test(options: argparse.Namespace, steps: Sequence[Step[Field]]) -> li
     finally:
         _dump(machine, home, "end")
         machine.away(keep=options.keep)
+        lock.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

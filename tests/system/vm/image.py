@@ -124,6 +124,7 @@ def prepare(cache: Path, debian: str, depends: frozenset[str], logs: Path) -> Im
         for old in _older(cache / "vm", suite):
             shutil.rmtree(old)
         _build(home, suite, wanted, logs / f"image-{suite}.log")
+    home.touch()
     return Image(home / "disk.img", home / "vmlinuz", home / "initrd")
 
 

@@ -70,11 +70,12 @@ class Machine:
         log = (self._home / f"qemu-{self._boots}.log").open("wb")
         self._qemu = subprocess.Popen(self._command(door), stdout=log, stderr=log)
         log.close()
-        self._guest = Guest(door)
         try:
+            self._guest = Guest(door)
             self._guest.greeted(_BOOT_S)
         except VmError as error:
-            raise VmError(f"cannot boot: {error}; see {self._console()}") from error
+            told = Path(log.name).read_text(errors="replace").strip()[-400:]
+            raise VmError(f"cannot boot: {error}; see {self._console()}\n{told}") from error
         return time.monotonic() - began
 
     def cut_power(self) -> None:

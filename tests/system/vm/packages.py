@@ -77,6 +77,7 @@ def carry(packages: Packages, harness: Mapping[str, Path], cache: Path) -> Path:
         digest.update(part.name.encode() + hashlib.sha256(part.read_bytes()).digest())
     disk = cache / "vm" / f"media-{digest.hexdigest()[:16]}.img"
     if disk.is_file():
+        disk.touch()
         return disk
     disk.parent.mkdir(parents=True, exist_ok=True)
     for old in sorted(disk.parent.glob("media-*.img"), key=lambda path: path.stat().st_mtime)[:-3]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tests.system.vm.__main__ import _alone
 from tests.system.vm.report import Miss, VmError
 from tests.system.vm.steps import STEPS
 from tests.system.vm.table import Step, chosen, render, run_steps
@@ -68,3 +71,11 @@ def test_names_are_unique_and_needs_come_first() -> None:
         assert step.name not in seen
         assert set(step.needs) <= seen
         seen.add(step.name)
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    first = _alone(tmp_path)
+    with pytest.raises(VmError, match="another field test"):
+        _alone(tmp_path)
+    first.close()
+    _alone(tmp_path).close()
