@@ -100,6 +100,11 @@ def test_deep_nesting_is_an_error_and_no_crash(main: Path) -> None:
     assert "cannot read configuration" in _refused(main)
 
 
+def test_an_integer_of_thousands_of_digits_is_an_error_and_no_crash(main: Path) -> None:
+    main.write_text("[runner]\nslots = " + "9" * 5000)
+    assert "cannot read configuration" in _refused(main)
+
+
 def test_a_wrong_value_names_the_drop_in_by_its_full_path(main: Path) -> None:
     _drop(main, "x.toml", "[runner]\nslots = 'four'\n")
     assert f"{main.with_suffix('.d') / 'x.toml'}: runner.slots: expected a whole" in _refused(main)

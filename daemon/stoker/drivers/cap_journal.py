@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.drivers.regular_file import read_regular
 from stoker.events.thermal import CapRecord
 from stoker.units import KiloHertz
 
@@ -37,12 +38,11 @@ class FileCapJournal:
 
     def load(self) -> tuple[CapRecord, ...]:
         try:
-            with self._path.open("rb") as file:
-                data = json.loads(file.read(_LARGEST_FILE))
+            data = json.loads(read_regular(self._path, _LARGEST_FILE))
             if data["version"] != VERSION:
                 return ()
             return tuple(_record(item) for item in data["caps"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return ()
 
     def write(self, records: Sequence[CapRecord]) -> None:

@@ -6,14 +6,13 @@ means the defaults, unless somebody named that file: then only it and its drop-i
 
 from __future__ import annotations
 
-import os
-import stat
 import tomllib
 from pathlib import Path
 from typing import Final
 
 from stoker.config.parse import Source, parse
 from stoker.config.schema import Config
+from stoker.drivers.regular_file import read_regular
 from stoker.errors import ConfigInvalid
 
 DEFAULT_PATH: Final = Path("/etc/stoker/stoker.toml")
@@ -63,9 +62,9 @@ def _drop_ins(folder: Path) -> list[Path]:
 
 
 def _text(path: Path) -> str | None:
-    """None = absent. A FIFO or a device in the place of a file must not hang the daemon."""
+    """None = absent."""
     try:
-        data = _head(path)
+        data = read_regular(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -79,22 +78,10 @@ def _text(path: Path) -> str | None:
         raise _refused(path, f"not UTF-8 (at line {line})") from error
 
 
-def _head(path: Path) -> bytes:
-    """One byte more than allowed at most."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _refused(path, "not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-
-
 def _table(path: Path, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
         raise _refused(path, str(error)) from error
     except RecursionError as error:
         raise _refused(path, "nested too deep") from error

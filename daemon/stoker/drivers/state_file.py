@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from stoker.drivers.regular_file import read_regular
 from stoker.errors import InternalError
 
 MAX_BYTES: Final = 1 << 20
@@ -29,8 +30,7 @@ class JsonStateFile:
 
     def load(self) -> Mapping[str, object]:
         try:
-            with self._path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
+            data = read_regular(self._path, MAX_BYTES)
             if len(data) > MAX_BYTES:
                 raise ValueError(f"larger than {MAX_BYTES} bytes")
             state = json.loads(data)

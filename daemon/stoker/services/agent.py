@@ -52,6 +52,9 @@ class AgentService:
         except StokerError as error:
             _log.error("%s", error.message)
             future.set_exception(error)
+        except Exception as error:  # ours; through SIGHUP's callback it would unhook SIGHUP
+            _log.exception("reload failed")
+            future.set_exception(error)
         finally:
             self._notifier.ready()
         return future

@@ -50,6 +50,15 @@ def test_an_unreadable_file_is_set_aside_and_reads_as_empty(tmp_path: Path, cont
     assert file.load() == {"new": 1}
 
 
+def test_a_fifo_in_its_place_does_not_hang_the_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    os.mkfifo(path)
+    file = JsonStateFile(path)
+    assert file.load() == {}
+    file.save({"new": 1})
+    assert file.load() == {"new": 1}
+
+
 def test_a_cut_before_the_rename_leaves_the_old_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,11 @@ def test_journal(tmp_path: Path, make: Callable[[Path], CapJournal]) -> None:
 )  # fmt: skip
 def test_a_damaged_journal_reads_as_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "j").write_text(text)
+    assert FileCapJournal(tmp_path / "j").load() == ()
+
+
+def test_a_fifo_in_the_journals_place_does_not_hang_the_daemon(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "j")
     assert FileCapJournal(tmp_path / "j").load() == ()
 
 

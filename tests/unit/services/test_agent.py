@@ -15,7 +15,7 @@ class Rig:
     def __init__(self) -> None:
         self.clock, self.notifier = FakeClock(0.0), RecordingNotifier()
         self.turns = {"inference": Seconds(0.0), "thermal": Seconds(0.0)}
-        self.answer: tuple[str, ...] | ConfigInvalid = ()
+        self.answer: tuple[str, ...] | Exception = ()
         self.agent = AgentService(
             clock=self.clock,
             notifier=self.notifier,
@@ -24,7 +24,7 @@ class Rig:
         )
 
     def apply(self) -> tuple[str, ...]:
-        if isinstance(self.answer, ConfigInvalid):
+        if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
@@ -62,6 +62,16 @@ def test_a_wrong_file_is_a_typed_error_and_the_service_stays_ready() -> None:
     with pytest.raises(ConfigInvalid):
         rig.agent.reload().result(0)
     assert rig.notifier.said == ["reloading", "ready"]
+
+
+def test_a_fault_of_ours_does_not_leave_reload(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception in SIGHUP's callback would unhook it: the next SIGHUP would kill us."""
+    rig = Rig()
+    rig.answer = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        rig.agent.reload().result(0)
+    assert rig.notifier.said == ["reloading", "ready"]
+    assert "reload failed" in caplog.text
 
 
 def test_the_status_line_says_what_matters_and_only_when_it_changes() -> None:
