@@ -6,6 +6,7 @@ next is the scheduler's decision, what a stream line looks like is ``core.record
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from stoker.units import Seconds
 
 NEVER: Final = Seconds(float("inf"))
 _JOB_BYTES: Final = 4096  # what a remembered job costs beside its text
+_ROOM_AFTER: Final = 7 / 8  # so that not every new result has to sort the old ones
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class JobBook:
         self._config = config
         self._poller = poller
         self._jobs: dict[str, Job] = {}
+        self._open: dict[str, Job] = {}  # what a turn looks at: not those only remembered
         self._by_fd: dict[int, str] = {}
         self._ended_bytes = 0
         self._oldest_s = NEVER
@@ -77,7 +80,7 @@ class JobBook:
         self._config = config
 
     def add(self, job: Job) -> None:
-        self._jobs[job.id] = job
+        self._jobs[job.id] = self._open[job.id] = job
         if job.sink is not None:
             self._by_fd[job.sink.fileno()] = job.id
             self._poller.watch(job.sink.fileno())
@@ -94,10 +97,11 @@ class JobBook:
         return self._jobs.get(self._by_fd.get(fd, ""))
 
     def of_owner(self, unique_name: str) -> list[Job]:
-        return [job for job in self._jobs.values() if job.owner.unique_name == unique_name]
+        return [job for job in self if job.owner.unique_name == unique_name]
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(list(self._jobs.values()))
+        """Those that have not ended, or whose stream is not read yet."""
+        return iter(list(self._open.values()))
 
     def feed(self, job: Job, delta: Delta) -> None:
         """One step's output: kept for GetResult (bounded) and written to the stream."""
@@ -110,6 +114,8 @@ class JobBook:
         """Write the typed last line; the stream closes once it is read."""
         job.state = "failed" if error else "done"
         job.done, job.error, job.ended_s = done, error, now
+        job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
+        job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
         self._ended_bytes += _weight(job)
         self._oldest_s = min(self._oldest_s, now)
         form = job.delivery.format
@@ -147,30 +153,38 @@ class JobBook:
             self._by_fd.pop(sink.fileno(), None)
             sink.close()
             job.sink = None
+        self._settle(job)
 
     def drop(self, job: Job) -> None:
         """Forget a job that was never accepted."""
         self._jobs.pop(job.id, None)
+        self._open.pop(job.id, None)
 
     def forget_old(self, now: Seconds) -> list[str]:
-        """Ids of ended jobs that are gone now: older than ``keep_result_s``, or the oldest
-        while all results together are over ``keep_results_bytes``.
+        """Ids of ended jobs that are gone now: older than ``keep_result_s``, or, once all
+        results together are over ``keep_results_bytes``, the oldest of those users who hold
+        more than an equal share: nobody's flood takes another user's answers away.
         """
         if not self._next_forget(now):
             return []
-        limit, room = self._config.keep_result_s, self._config.keep_results_bytes
+        limit = self._config.keep_result_s
         ended = sorted((job for job in self._jobs.values() if job.ended), key=lambda j: j.ended_s)
-        size = sum(_weight(job) for job in ended)
+        held: Counter[int] = Counter()
+        for job in ended:
+            held[job.owner.uid] += _weight(job)
+        over = held.total() > self._config.keep_results_bytes
+        share = self._config.keep_results_bytes * _ROOM_AFTER / max(len(held), 1)
         old: list[str] = []
         for job in ended:
             unread = job.sink is not None  # its reader still gets the rest
-            if now - job.ended_s < limit and (size <= room or unread):
+            excess = over and held[job.owner.uid] > share and not unread
+            if now - job.ended_s < limit and not excess:
                 continue
-            size -= _weight(job)
+            held[job.owner.uid] -= _weight(job)
             self.hang_up(job)
             del self._jobs[job.id]
             old.append(job.id)
-        self._ended_bytes = size
+        self._ended_bytes = held.total()
         self._oldest_s = min(
             (job.ended_s for job in self._jobs.values() if job.ended), default=NEVER
         )
@@ -201,7 +215,7 @@ class JobBook:
         )
 
     def _keep(self, job: Job, delta: Delta) -> None:
-        size = len(delta.t) + len(delta.r)
+        size = len(delta.t.encode("utf-8", "replace")) + len(delta.r.encode("utf-8", "replace"))
         if job.kept_bytes + size > self._config.max_result_bytes:
             job.truncated = True
             return
@@ -230,6 +244,11 @@ class JobBook:
     def _close_if_drained(self, job: Job) -> None:
         if job.ended and job.sink is not None and (job.sink.broken or not job.sink.pending_bytes):
             self.hang_up(job)
+        self._settle(job)
+
+    def _settle(self, job: Job) -> None:
+        if job.ended and job.sink is None:
+            self._open.pop(job.id, None)
 
 
 def _weight(job: Job) -> int:
