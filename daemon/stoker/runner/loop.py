@@ -41,6 +41,7 @@ from stoker.runner.steps import Steps
 
 BEAT_EVERY_S: Final = 1.0
 PING_LIMIT_S: Final = 5.0
+LETTERS_LIMIT_S: Final = 0.02
 PROGRESS_EVERY_S: Final = 0.05
 EXIT_OK: Final = 0
 EXIT_WRITE: Final = 74  # EX_IOERR: the agent does not read
@@ -113,11 +114,15 @@ class Loop:
             self._engine.raise_abort()
 
     def _read(self, wait_s: float) -> None:
-        """Takes all letters there are; waits for the first one when there is no other work."""
+        """Takes the letters there are; waits for the first one when there is no other work.
+
+        A megabyte to tokenize takes as long as many steps: jobs and beats come in between.
+        """
         letter = self._channel.next(wait_s)
+        until_s = self._clock() + LETTERS_LIMIT_S
         while letter is not None:
             self._handle(letter)
-            if self._exit is not None:
+            if self._exit is not None or self._clock() >= until_s:
                 return
             letter = self._channel.next(0.0)
 

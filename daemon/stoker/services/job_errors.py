@@ -42,6 +42,14 @@ def class_not_allowed(wanted: JobClass, highest: JobClass) -> errors.StokerError
     )
 
 
+def too_many_queries() -> errors.Busy:
+    return errors.Busy(
+        "cannot answer query: others are waiting",
+        hint="try again in 1 s",
+        details={"retry_after_ms": 1000},
+    )
+
+
 def lost(ordered: bool, poison: bool, reason: str) -> errors.StokerError:
     if ordered:
         return errors.Preempted(f"cannot finish job: {reason}", hint="ask again")

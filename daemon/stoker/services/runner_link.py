@@ -25,6 +25,7 @@ from stoker.units import Seconds
 
 PING_EVERY_S = Seconds(1.0)
 QUERY_TIMEOUT_S = Seconds(30.0)
+MAX_QUERIES = 8  # each may carry a megabyte, and the runner answers one at a time
 
 _log = logging.getLogger(__name__)
 
@@ -107,10 +108,13 @@ class RunnerLink:
     def query(
         self, make: Callable[[str], wire.Request], now: Seconds
     ) -> Future[Mapping[str, object]]:
-        """Send a query; fails at once when no model is ready."""
+        """Send a query; fails at once when no model is ready or too many wait."""
         future: Future[Mapping[str, object]] = Future()
         if self.state.phase is not life.Phase.READY:
             future.set_exception(self.unready())
+            return future
+        if len(self._queries) >= MAX_QUERIES:
+            future.set_exception(job_errors.too_many_queries())
             return future
         request_id = self._next_id()
         self._queries[request_id] = _Query(future, Seconds(now + QUERY_TIMEOUT_S))

@@ -12,6 +12,7 @@ from stoker.config.schema import Config
 from stoker.core import runner_life as life
 from stoker.events.inference import Ask
 from stoker.events.runner import Failed, Generate, Ping
+from stoker.services.runner_link import MAX_QUERIES
 
 
 @pytest.fixture
@@ -152,6 +153,16 @@ def test_a_query_the_runner_never_answers_fails_in_time(rig: Rig) -> None:
         rig.pass_time(5)
     with pytest.raises(errors.DeadlineExceeded):
         future.result(0)
+
+
+def test_a_flood_of_queries_is_told_to_come_back(rig: Rig) -> None:
+    """Each may hold a megabyte here and in the runner, and takes the runner's time."""
+    asked = [rig.service.tokenize("some text") for _ in range(MAX_QUERIES + 1)]
+    rig.turn()
+    with pytest.raises(errors.Busy) as caught:
+        asked[-1].result(0)
+    assert caught.value.details["retry_after_ms"]
+    assert not any(future.done() for future in asked[:-1])
 
 
 def test_restart_ends_running_jobs_as_preempted_and_keeps_waiting_ones(rig: Rig) -> None:
