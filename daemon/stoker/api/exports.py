@@ -20,6 +20,7 @@ from stoker.api import contract, invocations
 from stoker.api.bus import Bus
 from stoker.api.callers import Callers
 from stoker.api.invocations import Reply
+from stoker.api.unpacking import unpack
 from stoker.errors import RequestTooLarge, StokerError, Unavailable
 from stoker.events.inference import Owner
 
@@ -97,7 +98,7 @@ class Exports:
                 f"cannot take the call: {size} bytes, the limit is {self.max_call_bytes}",
                 details={"size_bytes": size, "limit_bytes": self.max_call_bytes},
             )
-        values = args.unpack()
+        values = unpack(args)
         self._pending.add(reply)
 
         def identified(owner: Owner | StokerError) -> None:
