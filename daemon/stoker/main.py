@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from stoker import __version__
 from stoker.api.errormap import exit_status
 from stoker.config.schema import Config, ModelConfig
 from stoker.drivers import config_files, journal
-from stoker.errors import StokerError
+from stoker.errors import InternalError, StokerError
 
 _T = TypeVar("_T")
 _log = logging.getLogger("stoker")
@@ -81,9 +83,15 @@ def _serving(config: Config, path: Path) -> Config:
     for model in config.models:
         if model.path == wanted:
             return replace(config, default_model=model.name)
-    model = ModelConfig(path.stem, wanted)
+    model = ModelConfig(_name(path), wanted)
     others = tuple(other for other in config.models if other.name != model.name)
     return replace(config, models=(*others, model), default_model=model.name)
+
+
+def _name(path: Path) -> str:
+    """The file's stem, made a name as configuration has them."""
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")
+    return words[:64] or "model"
 
 
 def _with(part: _T, **values: object) -> _T:
@@ -167,6 +175,7 @@ def _run(config: Config, read_config: Callable[[], Config]) -> int:
         return True
 
     agent.bus.on_lost(lost)
+    end_with_any_thread(lost)
     for signum in (signal.SIGTERM, signal.SIGINT):
         GLib.unix_signal_add(GLib.PRIORITY_HIGH, signum, quit_loop)
     GLib.unix_signal_add(GLib.PRIORITY_HIGH, signal.SIGHUP, reload)
@@ -179,6 +188,20 @@ def _run(config: Config, read_config: Callable[[], Config]) -> int:
     finally:
         agent.stop()
     return status
+
+
+def end_with_any_thread(lost: Callable[[StokerError], None]) -> None:
+    """A service whose thread died of a fault answers nobody: say so in the main loop and
+    let systemd start us again.
+    """
+    from gi.repository import GLib
+
+    def died(what: threading.ExceptHookArgs) -> None:
+        name = what.thread.name if what.thread else "a"
+        _log.critical("fault in thread %s", name, exc_info=what.exc_value)
+        GLib.idle_add(lost, InternalError(f"cannot go on: thread {name} has died"))
+
+    threading.excepthook = died
 
 
 def _feed(feed: Callable[[], None]) -> bool:

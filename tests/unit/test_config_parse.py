@@ -10,7 +10,9 @@ import pytest
 from stoker.config import limits
 from stoker.config.parse import parse
 from stoker.config.schema import Config, ModelConfig, QuotaConfig
+from stoker.core import frames
 from stoker.errors import ConfigInvalid
+from stoker.events.runner import Generate, to_body
 
 MODEL = '[models.tiny]\npath = "/m/tiny.gguf"\n'
 
@@ -153,3 +155,11 @@ def test_tables_nested_beyond_reason_are_refused() -> None:
 def test_too_many_models_are_refused() -> None:
     many = "".join(f'[models.m{n}]\npath = "/x"\n' for n in range(65))
     assert "more than 64 models" in _refused(many).message
+
+
+def test_the_largest_request_of_six_byte_characters_fits_into_a_frame() -> None:
+    """An encoder that refuses it would take the inference loop along."""
+    largest = 2 << 20
+    _parse(f"[inference]\nmax_request_bytes = {largest}\n")
+    _refused(f"[inference]\nmax_request_bytes = {largest + 1}\n")
+    frames.encode(to_body(Generate(job="j", prompt="\x01" * largest, max_tokens=1)))

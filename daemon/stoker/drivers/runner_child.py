@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from stoker.drivers.framed_socket import FramedSocket
+from stoker.drivers.oom_kills import OomKills
 from stoker.errors import ModelUnavailable
 from stoker.events.inference import RunnerExit
 from stoker.events.runner import Event, Request
@@ -26,9 +27,17 @@ from stoker.events.runner import Event, Request
 class ChildLauncher:
     """See ``ports.runner.RunnerLauncher``."""
 
-    def __init__(self, engine: str, *, gomp_spincount: int, extra: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        engine: str,
+        *,
+        gomp_spincount: int,
+        extra: Sequence[str] = (),
+        oom_kills: OomKills | None = None,
+    ) -> None:
         self._argv = [sys.executable, "-m", "stoker.runner", "--engine", engine, *extra]
         self._environment = _environment(gomp_spincount)
+        self._oom_kills = oom_kills or OomKills()
 
     def start(self) -> ChildRunner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -44,17 +53,26 @@ class ChildLauncher:
             raise ModelUnavailable(f"cannot start runner: {error.strerror}") from error
         finally:
             theirs.close()
-        return ChildRunner(process, ours)
+        try:
+            return ChildRunner(process, ours, self._oom_kills)
+        except OSError:  # no descriptor left: nobody would know this child
+            ours.close()
+            process.kill()
+            process.wait()
+            raise
 
 
 class ChildRunner:
     """See ``ports.runner.RunnerProcess``."""
 
-    def __init__(self, process: subprocess.Popen[bytes], link: socket.socket) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], link: socket.socket, oom_kills: OomKills
+    ) -> None:
         self._process = process
         self._link = FramedSocket(link)
         self._pidfd = os.pidfd_open(process.pid)
-        self._oom_before = _oom_kills()
+        self._oom_kills = oom_kills
+        self._oom_before = oom_kills.count()
 
     @property
     def pid(self) -> int:
@@ -81,7 +99,7 @@ class ChildRunner:
             return None
         if code >= 0:
             return RunnerExit(status=code)
-        oom = -code == signal.SIGKILL and _oom_kills() > self._oom_before
+        oom = -code == signal.SIGKILL and self._oom_kills.count() > self._oom_before
         return RunnerExit(signal=-code, oom_killed=oom)
 
     def signal(self, signum: int) -> None:
@@ -122,23 +140,3 @@ def _python_path() -> str:
     """The package may lie where only its programs look (/usr/lib/stoker)."""
     own = str(Path(__file__).parents[2])
     return os.pathsep.join(filter(None, (own, os.environ.get("PYTHONPATH", ""))))
-
-
-def _oom_kills() -> int:
-    """Kills by the kernel's OOM killer since boot, in our memory cgroup where it tells."""
-    for path, key in ((_cgroup_events(), "oom_kill"), (Path("/proc/vmstat"), "oom_kill")):
-        with contextlib.suppress(OSError, ValueError):
-            for row in path.read_text().splitlines():
-                name, _, value = row.partition(" ")
-                if name == key:
-                    return int(value)
-    return 0
-
-
-def _cgroup_events() -> Path:
-    """memory.events of our own cgroup v2; a path that does not exist elsewhere."""
-    with contextlib.suppress(OSError):
-        for row in Path("/proc/self/cgroup").read_text().splitlines():
-            if row.startswith("0::"):
-                return Path("/sys/fs/cgroup") / row[3:].lstrip("/") / "memory.events"
-    return Path("/nonexistent")

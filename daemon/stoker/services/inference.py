@@ -136,7 +136,7 @@ class InferenceService:
         def run() -> None:
             try:
                 future.set_result(work())
-            except errors.StokerError as error:
+            except Exception as error:  # one call's fault must not end the loop
                 future.set_exception(error)
 
         self._loop.post(run)

@@ -246,6 +246,8 @@ class RunnerLink:
             process = self._launcher.start()
         except errors.StokerError as error:
             return life.LaunchFailed(now, error.message)
+        except OSError as error:  # no descriptor, no process: the loop must live on
+            return life.LaunchFailed(now, f"cannot start runner: {error}")
         self._process, self._linked = process, True
         self._pinged_s = now
         self._watch_link()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from signal import SIGABRT, SIGKILL
 
 import pytest
+from tests.fakes.runner import FakeRunner
 from tests.unit.services.inference_rig import ALICE, Rig, config
 
 from stoker import errors
@@ -202,3 +203,16 @@ def test_a_runner_that_cannot_be_started_is_tried_again_later() -> None:
     rig.pass_time(1)
     rig.make_ready()
     assert rig.loop.snapshot.state == "ready"
+
+
+def test_no_descriptor_for_a_runner_does_not_end_the_loop() -> None:
+    rig = Rig()
+
+    def none_left() -> FakeRunner:
+        raise OSError(24, "Too many open files")
+
+    rig.launcher.start = none_left  # type: ignore[method-assign]
+    rig.loop.link.step(life.Start(rig.loop.now_s()))
+    rig.turn()
+    assert rig.loop.snapshot.state == "restarting"
+    assert "Too many open files" in rig.loop.snapshot.reason
