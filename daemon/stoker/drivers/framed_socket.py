@@ -10,7 +10,7 @@ from collections import deque
 
 from stoker.core import frames
 from stoker.errors import InvalidRequest
-from stoker.events.runner import Event, Request, parse_event, to_body
+from stoker.events.runner import Cancel, Event, Generate, Request, parse_event, to_body
 
 _READ_BYTES = 256 * 1024
 
@@ -20,7 +20,7 @@ class FramedSocket:
 
     def __init__(self, link: socket.socket | None = None) -> None:
         self._decoder = frames.FrameDecoder()
-        self._out: deque[bytes] = deque()
+        self._out: deque[tuple[str, bytes]] = deque()  # (the job it begins, frame)
         self._link: socket.socket | None = None
         if link is not None:
             self.attach(link)
@@ -38,14 +38,27 @@ class FramedSocket:
         return -1 if self._link is None else self._link.fileno()
 
     def send(self, request: Request) -> None:
-        self._out.append(frames.encode(to_body(request)))
+        if isinstance(request, Cancel) and self._take_back(request.job):
+            return
+        job = request.job if isinstance(request, Generate) else ""
+        self._out.append((job, frames.encode(to_body(request))))
         if len(self._out) == 1:
             self.flush()
+
+    def _take_back(self, job: str) -> bool:
+        """A job of which nothing has left yet: callers who ask and go away faster than the
+        runner reads would fill our memory with prompts that nobody wants any more.
+        """
+        for index, (queued, _data) in enumerate(self._out):
+            if queued == job:
+                del self._out[index]
+                return True
+        return False
 
     def flush(self) -> bool:
         """True when nothing is left."""
         while self._out and self._link is not None:
-            data = self._out[0]
+            _job, data = self._out[0]
             try:
                 count = self._link.send(data)
             except BlockingIOError:
@@ -54,7 +67,7 @@ class FramedSocket:
                 self._out.clear()
                 break
             if count < len(data):
-                self._out[0] = data[count:]
+                self._out[0] = ("", data[count:])  # begun: it must go to its end
             else:
                 self._out.popleft()
         return not self._out

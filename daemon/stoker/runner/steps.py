@@ -93,6 +93,8 @@ class Steps:
                 raise InvalidRequest(f"cannot generate: job {request.job!r} exists already")
             if len(self._waiting) >= MAX_WAITING:
                 raise Busy(f"cannot generate: {MAX_WAITING} jobs are waiting")
+            if request.job in self._doomed:  # its tokens would be made for nobody
+                raise Cancelled("cannot generate: it was cancelled")
             job = self._intake.job(request, self._clock())
         except StokerError as error:
             self._out([Delta(request.job, error=error.record())])

@@ -104,6 +104,15 @@ def test_cancel_of_the_only_running_job_aborts_the_step() -> None:
     assert rig.engine.batches == [], "a doomed job must not cost a step"
 
 
+def test_a_job_cancelled_before_it_is_looked_at_is_not_tokenized() -> None:
+    rig = Rig()
+    rig.engine.tokenize = None  # type: ignore[method-assign, assignment]
+    rig.steps.doom("a")
+    rig.ask("a", "one two three")
+    rig.steps.cancel("a")
+    assert rig.reason("a") == "cancelled"
+
+
 def test_cancel_of_one_of_two_jobs_aborts_nothing() -> None:
     rig = Rig()
     rig.ask("a", "one two")
