@@ -141,7 +141,7 @@ class InferenceLoop:
         sink = self._sinks.open(fd) if fd >= 0 else None
         default = JobClass.NORMAL if ended is None else JobClass.INTERACTIVE
         job_class = granted(delivery.job_class, default, standing.highest)
-        refusal = self._refusal(ask)
+        refusal = self._refusal(ask) or self._book.crowded(owner)
         if job_class is None and delivery.job_class is not None:
             refusal = job_errors.class_not_allowed(delivery.job_class, standing.highest)
         if refusal is not None or job_class is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from stoker.config.schema import InferenceConfig
 from stoker.core import records
-from stoker.errors import StokerError
+from stoker.errors import QuotaExceeded, StokerError
 from stoker.events.inference import Ask, Delivery, JobClass, Owner
 from stoker.events.runner import Delta
 from stoker.ports.doors import JobView
@@ -22,6 +22,7 @@ from stoker.ports.streams import Poller, StreamSink
 from stoker.units import Seconds
 
 NEVER: Final = Seconds(float("inf"))
+MAX_UNREAD: Final = 64  # ended jobs of one user whose streams are still open
 _JOB_BYTES: Final = 4096  # what a remembered job costs beside its text
 _ROOM_AFTER: Final = 7 / 8  # so that not every new result has to sort the old ones
 
@@ -99,6 +100,17 @@ class JobBook:
     def of_owner(self, unique_name: str) -> list[Job]:
         return [job for job in self if job.owner.unique_name == unique_name]
 
+    def crowded(self, owner: Owner) -> StokerError | None:
+        """Why this user may have no further stream: each costs us a descriptor."""
+        mine = [job for job in self if job.ended and job.owner.uid == owner.uid]
+        if len(mine) < MAX_UNREAD:
+            return None
+        return QuotaExceeded(
+            f"cannot accept job: {len(mine)} answers of yours are not read yet",
+            hint="read or close the streams you have",
+            details={"quota": "unread_streams"},
+        )
+
     def __iter__(self) -> Iterator[Job]:
         """Those that have not ended, or whose stream is not read yet."""
         return iter(list(self._open.values()))
@@ -116,8 +128,6 @@ class JobBook:
         job.done, job.error, job.ended_s = done, error, now
         job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
         job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
-        self._ended_bytes += _weight(job)
-        self._oldest_s = min(self._oldest_s, now)
         form = job.delivery.format
         self._write(job, records.of_error(error, form) if error else records.of_done(done, form))
         self._close_if_drained(job)
@@ -163,12 +173,14 @@ class JobBook:
     def forget_old(self, now: Seconds) -> list[str]:
         """Ids of ended jobs that are gone now: older than ``keep_result_s``, or, once all
         results together are over ``keep_results_bytes``, the oldest of those users who hold
-        more than an equal share: nobody's flood takes another user's answers away.
+        more than an equal share: nobody's flood takes another user's answers away. A stream
+        that is still being read ends with its last line first.
         """
         if not self._next_forget(now):
             return []
         limit = self._config.keep_result_s
-        ended = sorted((job for job in self._jobs.values() if job.ended), key=lambda j: j.ended_s)
+        read = [job for job in self._jobs.values() if job.id not in self._open]
+        ended = sorted(read, key=lambda job: job.ended_s)
         held: Counter[int] = Counter()
         for job in ended:
             held[job.owner.uid] += _weight(job)
@@ -176,18 +188,14 @@ class JobBook:
         share = self._config.keep_results_bytes * _ROOM_AFTER / max(len(held), 1)
         old: list[str] = []
         for job in ended:
-            unread = job.sink is not None  # its reader still gets the rest
-            excess = over and held[job.owner.uid] > share and not unread
+            excess = over and held[job.owner.uid] > share
             if now - job.ended_s < limit and not excess:
                 continue
             held[job.owner.uid] -= _weight(job)
-            self.hang_up(job)
             del self._jobs[job.id]
             old.append(job.id)
         self._ended_bytes = held.total()
-        self._oldest_s = min(
-            (job.ended_s for job in self._jobs.values() if job.ended), default=NEVER
-        )
+        self._oldest_s = min((job.ended_s for job in ended if job.id in self._jobs), default=NEVER)
         return old
 
     def _next_forget(self, now: Seconds) -> bool:
@@ -247,8 +255,10 @@ class JobBook:
         self._settle(job)
 
     def _settle(self, job: Job) -> None:
-        if job.ended and job.sink is None:
-            self._open.pop(job.id, None)
+        if job.ended and job.sink is None and job.id in self._open:
+            del self._open[job.id]
+            self._ended_bytes += _weight(job)
+            self._oldest_s = min(self._oldest_s, job.ended_s)
 
 
 def _weight(job: Job) -> int:

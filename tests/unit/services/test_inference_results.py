@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from tests.unit.services.inference_rig import ALICE, BOB, Rig, config
+from tests.unit.services.inference_rig import ALICE, BOB, Asked, Rig, config
+
+from stoker import errors
+from stoker.services.job_book import MAX_UNREAD
 
 
 @pytest.fixture
@@ -49,3 +54,44 @@ def test_a_turn_does_not_look_at_jobs_that_are_only_remembered(rig: Rig) -> None
     assert rig.loop.find(done.id) is not None
     done.close()
     running.close()
+
+
+LONG = "x" * 100_000  # more than a pipe holds
+
+
+@pytest.mark.parametrize("settings", [{"keep_result_s": 0.0}, {"keep_results_bytes": 1024}])
+def test_a_slow_reader_gets_the_last_line_of_a_job_that_is_old_already(
+    settings: dict[str, float],
+) -> None:
+    """Forgetting it must not cut the stream: no word of how it ended is a broken promise."""
+    rig = Rig(config(**settings))
+    rig.start()
+    asked = rig.ask()
+    rig.runner.stream(asked.id, LONG, done=True)
+    text = b""
+    for _ in range(200):  # takes bits, for longer than results are kept
+        rig.pass_time(1)
+        text += os.read(asked.reader, 1000)
+    while part := asked.read():
+        text += part
+        rig.turn()
+    assert b'"done"' in text.splitlines()[-1]
+    rig.turn()
+    assert ("forgotten", asked.id) in rig.heard
+    asked.close()
+
+
+def test_answers_that_nobody_reads_stop_their_user_and_no_other(rig: Rig) -> None:
+    unread: list[Asked] = []
+    while len(unread) < MAX_UNREAD:
+        unread.append(rig.ask())
+        rig.runner.stream(unread[-1].id, LONG, done=True)
+        rig.turn()
+    with pytest.raises(errors.QuotaExceeded, match="not read yet"):
+        rig.ask().future.result(0)
+    assert rig.ask(owner=BOB).future.result(0)
+    unread[0].close()
+    rig.turn()
+    assert rig.ask().future.result(0)
+    for asked in unread[1:]:
+        asked.close()
