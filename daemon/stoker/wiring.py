@@ -24,6 +24,7 @@ from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpufreq import Cpufreq
 from stoker.drivers.cpus import usable_cpus
+from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.model_files import LocalModelFiles
 from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
@@ -66,6 +67,7 @@ class Agent:
     authority: GroupAuthority
     standings: NamedStandings
     sessions: SessionService
+    lock: InstanceLock
     published: Published | None = None
 
     def start(self) -> None:
@@ -94,10 +96,13 @@ class Agent:
         self.sessions.stop(limit)
         self.thermal.stop()
         self.bus.close()
+        self.lock.release()
 
 
 def build(config: Config, read_config: ReadConfig) -> Agent:
-    """Wire the agent. Raises StokerError: bad board, no bus."""
+    """Wire the agent. Raises StokerError: another stokerd, bad board, no bus."""
+    lock = InstanceLock(Path(config.daemon.runtime_dir))
+    lock.take()  # before anybody looks into the directory
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
     inference = build_inference(config, clock, standings=standings)
@@ -128,7 +133,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
     agent = Agent(
-        config, bus, inference, thermal, service, notifier, authority, standings, sessions
+        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock
     )
     return agent
 
