@@ -9,23 +9,9 @@ readonly root
 readonly venv=$root/.venv
 : "${STOKER_CACHE:?run it by make deb}"
 
-say() { printf '%s\n' "$*" >&2; }
-die() {
-    printf 'deb: %s\n' "$@" >&2
-    exit 1
-}
-fail_with_log() {
-    tail -n 40 "$2" >&2
-    die "cannot $1; the whole log is $2"
-}
-logged() {
-    local what=$1 log=$2 start=$SECONDS
-    shift 2
-    say "  $what …"
-    "$@" >"$log" 2>&1 </dev/null || fail_with_log "$what" "$log"
-    say "  $what: done in $((SECONDS - start)) s"
-}
-
+readonly program=deb
+# shellcheck source=.ci/steps/talk.sh
+. .ci/steps/talk.sh
 # shellcheck source=.ci/steps/llama.sh
 . .ci/steps/llama.sh
 
@@ -75,15 +61,11 @@ field_key() {
 # Builds into a temporary folder and renames it when it is whole. What is kept: the libraries and
 # the bindings' low-level modules; neither server, tools, multimodal nor training code.
 field_llama() {
-    local dir=$1 log=$STOKER_CACHE/logs/llama-field.log source archive version start=$SECONDS
+    local dir=$1 log=$STOKER_CACHE/logs/llama-field.log source start=$SECONDS
     mkdir -p "$STOKER_CACHE/logs" "${dir%/*}"
     work=$(mktemp -d "$STOKER_CACHE/field.XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    version=$(sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt)
-    archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
-    llama_source "$archive"
-    tar -xzf "$archive" -C "$work"
-    source=$work/llama_cpp_python-$version
+    source=$(llama_unpack "$work")
     say "  build llama.cpp for $arch: ${variants[*]} (log: $log) …"
     field_compile "$source/vendor/llama.cpp" "$log" || fail_with_log "build llama.cpp" "$log"
     field_collect "$source" >>"$log" 2>&1 || fail_with_log "collect llama.cpp" "$log"

@@ -53,18 +53,24 @@ llama_source() {
     mv "$work"/llama_cpp_python-*.tar.gz "$archive"
 }
 
+# The sources below the folder $1; prints where they are.
+llama_unpack() {
+    local version archive
+    version=$(sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt)
+    archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
+    # chained: "set -e" does not reach into the command substitution that calls this
+    llama_source "$archive" && tar -xzf "$archive" -C "$1" &&
+        printf '%s\n' "$1/llama_cpp_python-$version"
+}
+
 # Builds into a temporary folder and renames it when it is whole.
 llama_build() {
-    local dir=$1 version archive source start=$SECONDS
+    local dir=$1 source start=$SECONDS
     local log=$STOKER_CACHE/logs/llama-build.log
     rm -rf "$STOKER_CACHE"/building.* # left by a killed one: we hold the lock
     work=$(mktemp -d "$STOKER_CACHE/building.XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    version=$(sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt)
-    archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
-    llama_source "$archive"
-    tar -xzf "$archive" -C "$work"
-    source=$work/llama_cpp_python-$version
+    source=$(llama_unpack "$work")
     llama_compile "$source" "$log" || fail_with_log "build llama.cpp" "$log"
     llama_wheel "$source" >>"$log" 2>&1 </dev/null || fail_with_log "build llama-cpp-python" "$log"
     llama_facts >"$work/out/build-facts.txt"

@@ -7,7 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly stamp=build/deb/sources.sha256
 : "${STOKER_CACHE:?run it by make vm}"
 
-say() { printf '%s\n' "$*" >&2; }
+# shellcheck disable=SC2034 # talk.sh reads it
+readonly program=vm
+# shellcheck source=.ci/steps/talk.sh
+. .ci/steps/talk.sh
 
 # The name of a package, and a program that shows that it is there.
 readonly -a wanted=(
@@ -36,7 +39,7 @@ tools() {
 sources() {
     git ls-files -z --cached --others --exclude-standard -- \
         daemon ota debian systemd policies docs README.md CHANGELOG.md LICENSE pyproject.toml \
-        .ci/steps/deb.sh .ci/steps/llama.sh .ci/steps/model.sh .ci/lock |
+        .ci/steps/deb.sh .ci/steps/llama.sh .ci/steps/model.sh .ci/steps/talk.sh .ci/lock |
         while IFS= read -r -d '' file; do
             if [[ -f $file ]]; then sha256sum "$file"; fi
         done | sha256sum

@@ -139,7 +139,6 @@ class RunnerLink:
             return False
         if self._linked and event.fd == process.fileno():
             if event.writable:
-                process.flush()
                 self._watch_link()
             if event.readable or event.hangup:
                 self._receive(process, now)

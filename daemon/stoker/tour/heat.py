@@ -19,7 +19,7 @@ from rich.table import Table
 from stoker.cli import screens
 from stoker.cli.terminal import Terminal
 from stoker.errors import Unavailable
-from stoker.tour import stage
+from stoker.tour import children, stage
 from stoker.tour.screen import Screen
 from stoker_client import Stoker
 
@@ -64,8 +64,8 @@ class Heat:
             command = [sys.executable, "-m", SIMULATOR, _BOARD, "--root", str(tree)]
             command += ["--speed", str(SPEED), "--ambient", str(_AIR_C), "--warm", str(_WARM_C)]
             with log.open("ab") as out:
-                board = stage.start(command, stdout=out, stderr=out)
-            stack.callback(stage.stop, board, 3.0)
+                board = children.start(command, stdout=out, stderr=out)
+            stack.callback(children.stop, board, 3.0)
             self._wait_for(tree)
             bus = stack.enter_context(stage.new_bus())
             options = ["--engine", "echo", "--sysfs-root", str(tree)]

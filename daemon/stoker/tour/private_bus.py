@@ -19,6 +19,7 @@ from types import TracebackType
 from xml.sax.saxutils import escape
 
 from stoker.errors import Unavailable
+from stoker.tour import children
 
 _START_LIMIT_S = 10.0
 _STOP_LIMIT_S = 3.0
@@ -112,12 +113,7 @@ class PrivateBus:
         """Ends the daemon and removes its files; safe to call twice."""
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(_STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            children.stop(process, _STOP_LIMIT_S)
         folder, self._dir = self._dir, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from stoker.errors import Unavailable
+from stoker.tour import children
 from stoker.tour.private_bus import PrivateBus
 from stoker_client import Stoker, StokerClientError
 
@@ -46,7 +47,7 @@ class Daemon:
 
     def __enter__(self) -> Daemon:
         with self.log.open("ab") as log:
-            self.process = start(self.command, stdout=log, stderr=log)
+            self.process = children.start(self.command, stdout=log, stderr=log)
         return self
 
     def __exit__(
@@ -56,7 +57,7 @@ class Daemon:
         _trace: TracebackType | None,
     ) -> None:
         if self.process is not None:
-            stop(self.process, _STOP_LIMIT_S)
+            children.stop(self.process, _STOP_LIMIT_S)
 
     def wait_for_name(self, stoker: Stoker) -> None:
         """Until it answers on the bus. Raises Unavailable if it ends or takes too long."""
@@ -122,25 +123,6 @@ def new_bus() -> Iterator[str]:
         yield bus.address.partition(",guid=")[0]  # short enough to be copied
     finally:
         bus.stop()
-
-
-def start(command: Sequence[str], **where: object) -> subprocess.Popen[bytes]:
-    """A child with a session of its own that dies if the tour is killed."""
-    guard = shutil.which("setpriv")
-    guarded = [guard, "--pdeathsig", "TERM", "--", *command] if guard else list(command)
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-        guarded, stdin=subprocess.DEVNULL, start_new_session=True, **where
-    )
-
-
-def stop(process: subprocess.Popen[bytes], limit_s: float) -> None:
-    """SIGTERM, then SIGKILL."""
-    process.terminate()
-    try:
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def default_model() -> Path:
