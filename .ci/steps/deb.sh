@@ -95,7 +95,8 @@ field_compile() {
 }
 
 field_collect() {
-    local source=$1 out=$work/out/llama_cpp
+    local source=$1 out=$work/out/llama_cpp version
+    version=$(llama_version)
     mkdir -p "$out/lib"
     cp "$work"/native/lib/lib{llama,ggml,ggml-base}.so "$work"/native/bin/libggml-cpu-*.so \
         "$out/lib/" || return 1

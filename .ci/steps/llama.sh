@@ -53,10 +53,12 @@ llama_source() {
     mv "$work"/llama_cpp_python-*.tar.gz "$archive"
 }
 
+llama_version() { sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt; }
+
 # The sources below the folder $1; prints where they are.
 llama_unpack() {
     local version archive
-    version=$(sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt)
+    version=$(llama_version)
     archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
     # chained: "set -e" does not reach into the command substitution that calls this
     llama_source "$archive" && tar -xzf "$archive" -C "$1" &&
