@@ -35,13 +35,15 @@ class RealDisk:
             return None
         except OSError as error:
             raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
-        with os.fdopen(fd, "rb") as file:
-            try:
-                if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    raise FileUnreadable(f"cannot read {path}: it is no regular file")
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileUnreadable(f"cannot read {path}: it is no regular file")
+            with os.fdopen(fd, "rb", closefd=False) as file:
                 data = file.read(max_bytes + 1)
-            except OSError as error:
-                raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+        finally:
+            os.close(fd)
         if len(data) > max_bytes:
             raise FileUnreadable(f"cannot read {path}: it has more than {max_bytes} bytes")
         return data
