@@ -146,6 +146,17 @@ class Dependency(OtaError):
     code = "dependency"
 
 
+class Unavailable(OtaError):
+    """A source does not answer, or breaks off; later it may."""
+
+    code = "unavailable"
+    retryable = True
+
+
+class Cancelled(OtaError):
+    code = "cancelled"
+
+
 class Unhealthy(OtaError):
     """The new set did not pass its probes."""
 

@@ -12,8 +12,8 @@ from tests.fakes.disk import FakeDisk, PowerCutError
 
 from stoker_ota.core.floors import Floors
 from stoker_ota.errors import OtaError
-from stoker_ota.services.store import Member, Store
-from stoker_ota.values.deployment import Journal, Offer, Phase
+from stoker_ota.services.store import Store
+from stoker_ota.values.deployment import Journal, Member, Offer, Phase
 
 OLD, NEW = b"the old model", b"the new model"
 

@@ -83,7 +83,7 @@ def _fail(journal: Journal, event: Event) -> Result:
     after = replace(
         journal, phase=Phase.FAILED, code=event.code, reason=event.reason, failed=failed
     )
-    return after, (Do.CLEAN, Do.REPORT)
+    return after, (Do.REPORT, Do.CLEAN)
 
 
 def _broken(journal: Journal, event: Event) -> Result:
@@ -150,8 +150,11 @@ def _committed(journal: Journal, _event: Event) -> Result:
 
 
 def _cancel(journal: Journal, event: Event) -> Result:
-    after, _ = _rest(journal, event)
-    return after, (Do.CLEAN, Do.REPORT)
+    """Nothing was activated, and nothing is held against the manifest."""
+    after = replace(
+        journal, phase=Phase.FAILED, code=event.code or "cancelled", reason=event.reason
+    )
+    return after, (Do.REPORT, Do.CLEAN)
 
 
 def _after_activating(journal: Journal, event: Event) -> Result:

@@ -6,12 +6,14 @@ may be accepted is ``gate``. Sizes are bytes, times are UTC, durations seconds.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import documents
+from stoker_ota.core import documents, envelope
+from stoker_ota.errors import BadDocument
 from stoker_ota.getters import Table
 
 MANIFEST_TYPE: Final = "application/vnd.stoker.manifest.v1+json"
@@ -159,6 +161,16 @@ def parse_manifest(payload: bytes) -> Manifest:
     _check_set(table, manifest)
     table.finish()
     return manifest
+
+
+def of_envelope(data: bytes, sha256: str) -> Manifest:
+    """The manifest of an envelope that the gate accepted and whose hash it wrote down.
+
+    Raises BadDocument when these are other bytes.
+    """
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise BadDocument("cannot read manifest: these are not the bytes that were verified")
+    return parse_manifest(envelope.parse(data, max_bytes=len(data)).payload)
 
 
 def _check_set(table: Table, manifest: Manifest) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Final
 
 from stoker_ota.core import floors as floors_core
@@ -19,23 +19,13 @@ from stoker_ota.core import strict_json
 from stoker_ota.core.floors import Floors
 from stoker_ota.errors import BadDocument, FileUnreadable, OtaError, ResultHash
 from stoker_ota.ports.disk import Disk
-from stoker_ota.values.deployment import Journal
+from stoker_ota.values.deployment import Journal, Member
 
 FOLDERS: Final = ("trust", "objects/sha256", "staging", "generations")
 JOURNAL, FLOOR, TWIN, HISTORY = "state.json", "trust/floor.json", "trust/floor.json.bak", "history"
 MAX_SET_BYTES: Final = 64 << 10
 MAX_HISTORY_BYTES: Final = 1 << 20
 MAX_DOCUMENT_BYTES: Final = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One artifact of a generation."""
-
-    kind: str
-    name: str
-    version: str
-    sha256: str
 
 
 class Store:
@@ -132,7 +122,7 @@ class Store:
     def make_generation(self, manifest: bytes, members: Iterable[Member]) -> int:
         """A complete new generation that is not active. Its objects must be there."""
         listed = list(members)
-        missing = [item.name for item in listed if not self.has(item.sha256)]
+        missing = [m.name for m in listed if not m.where and not self.has(m.sha256)]
         if missing:
             raise FileUnreadable(f"cannot make a generation: {missing[0]} has no object")
         number = max((0, *self._generations())) + 1
@@ -141,15 +131,13 @@ class Store:
         self._disk.make_folder(making)
         value: Mapping[str, object] = {
             "schema": 1,
-            "members": [
-                {"kind": m.kind, "name": m.name, "version": m.version, "sha256": m.sha256}
-                for m in listed
-            ],
+            "members": [asdict(item) for item in listed],
         }
         self._disk.write(f"{making}/set.json", strict_json.dumps(value))
         self._disk.write(f"{making}/manifest.json", manifest)
         for item in listed:
-            self._disk.symlink(f"../../{self.object_path(item.sha256)}", f"{making}/{item.name}")
+            target = item.where or f"../../{self.object_path(item.sha256)}"
+            self._disk.symlink(target, f"{making}/{item.name}")
         self._disk.sync_folder(making)
         self._disk.rename(making, f"generations/{number}")
         self._disk.sync_folder("generations")

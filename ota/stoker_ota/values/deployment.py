@@ -47,6 +47,17 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One artifact of a generation. ``where``: the package's own file, "" = an object."""
+
+    kind: str
+    name: str
+    version: str
+    sha256: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """Everything that must survive a power cut."""
 

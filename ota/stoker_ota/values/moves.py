@@ -45,8 +45,7 @@ class Do(Enum):
     PREFLIGHT = "preflight"
     FETCH = "fetch"
     APPLY = "apply"
-    VERIFY = "verify"
-    STAGE = "stage"
+    VERIFY = "verify"  # and make the set, not active
     ACTIVATE = "activate"
     TEST = "test"
     COMMIT = "commit"
