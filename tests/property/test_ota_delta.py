@@ -97,6 +97,16 @@ def test_subtracting_and_adding_cancel(new: bytes, seed: int) -> None:
     everything = bsdiff.pack([(len(new), 0, 0)])
     patch = Patch(everything, bsdiff.subtract(new, old), b"")
     assert bsdiff.apply(patch, old, len(new)) == new
+    assert bsdiff.apply_without_c(patch, old) == new
+
+
+@given(SEEDS, st.integers(0, 200_000))
+@settings(max_examples=30, deadline=None)
+def test_the_way_without_c_gives_the_same(seed: int, length: int) -> None:
+    draw = random.Random(seed)
+    old = draw.randbytes(length)
+    new = edited(old, draw)
+    assert bsdiff.apply_without_c(bsdiff.search(old, new), old) == new
 
 
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(), st.integers()).map(
