@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import tomllib
 from argparse import Namespace
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,20 @@ from stoker_ota.errors import BadDocument, InvalidRequest
 from stoker_ota.services import authority, delta_apply
 
 MAX_FIGURES_BYTES: Final = 1 << 20
+
+
+def run(args: Namespace, console: Console) -> None:
+    """One command. OtaError."""
+    from stoker_ota.cli import bundling
+
+    words = " ".join(part for part in (args.command, getattr(args, "verb", "")) if part)
+    commands: dict[str, Callable[[Namespace, Console], None]] = {
+        "init-pki": init_pki, "trust show": trust_show, "trust renew": trust_renew,
+        "trust rotate": trust_rotate, "trust revoke": trust_revoke, "sign": add_signature,
+        "manifest make": manifest_make, "catalog make": catalog_make, "probe make": probe_make,
+        "bundle make": bundling.make, "verify": bundling.verify,
+    }  # fmt: skip
+    commands[words](args, console)
 
 
 def init_pki(args: Namespace, console: Console) -> None:
@@ -157,9 +172,7 @@ def probe_make(args: Namespace, console: Console) -> None:
     variants = [probes.parse(folders.read(path, MAX_FIGURES_BYTES)) for path in args.figures]
     bounds = probes.bounds(variants, args.margin)
     if console.as_json:
-        console.json([probe.__dict__ if hasattr(probe, "__dict__") else
-                      {"text": probe.text, "min_nats": probe.min_nats, "max_nats": probe.max_nats}
-                      for probe in bounds])  # fmt: skip
+        console.json([asdict(probe) for probe in bounds])
         return
     for probe in bounds:
         console.line("\n[[health.probes]]")

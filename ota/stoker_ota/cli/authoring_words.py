@@ -15,7 +15,7 @@ def _pki(parser: argparse.ArgumentParser) -> Any:
     add = parser.add_argument
     add("--pki", metavar="DIR", type=Path, default=Path("pki"), help="keys (default: pki)")
     add("--passphrase-file", metavar="FILE", type=Path,
-        help="first line: the keys' passphrase (default: STOKER_OTA_PASSPHRASE, or asked)")  # fmt: skip
+        help="its first line is the passphrase (else STOKER_OTA_PASSPHRASE)")  # fmt: skip
     return add
 
 
@@ -31,6 +31,10 @@ def _fill_init(parser: argparse.ArgumentParser) -> None:
     add("--operator", metavar="NAME", default="stoker", help="organisation in the certificates")
     add("--threshold", metavar="N", type=int, default=1, help="signers each role takes (default 1)")
     _moment(parser, 365)
+
+
+def _fill_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("document", metavar="FILE", type=Path, help="the trust document")
 
 
 def _fill_trust_change(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +129,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "what a trust document says",
         "Version, expiry, anchors, roles and revoked keys of a trust document.",
         ("stoker-ota trust show pki/trust/1.json",),
-        lambda parser: parser.add_argument("document", metavar="FILE", type=Path),  # type: ignore[arg-type,return-value]
+        _fill_show,
     ),
     Command(
         ("trust", "renew"),
@@ -170,7 +174,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "List manifests in a new catalog. A name that the catalog before had may not be missing.",
         (
             "stoker-ota catalog make chat.json -o catalog.json",
-            "stoker-ota catalog make chat.json vision.json --after old/catalog.json -o catalog.json",
+            "stoker-ota catalog make chat.json vision.json --after 1.json -o catalog.json",
         ),
         _fill_catalog,
     ),
