@@ -125,10 +125,13 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class RunnerGone:
-    """Jobs that ran there are lost; ``ordered`` says that we told it to go."""
+    """Jobs that ran there are lost; ``ordered`` says that we told it to go,
+    ``out_of_memory`` that the kernel ended it for want of memory.
+    """
 
     reason: str
     ordered: bool
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,5 +174,6 @@ class State:
     order: str = ""  # why we told the runner to go; "" = it goes by itself
     hung: str = ""  # why we kill it though nobody ordered it to go
     steady: bool = False  # it had been ready for long before it went
+    greeted: bool = False  # this runner said Hello: the model may be to blame from here on
     crashes: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
     aside: Mapping[str, SetAside] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 Pure: ``step(state, event) -> (state, actions)``; TABLE says which events count in which
 phase and where they may lead. A runner that dies comes back with exponential backoff.
 A model to blame for ``crash_limit`` crashes in the window, or that cannot be loaded, is
-set aside with a reason and the next of (wanted, last good, others) is used. A SIGKILL or
-SIGTERM from outside, without the OOM killer's mark, is not the model's fault.
+set aside with a reason and the next of (wanted, last good, others) is used. Not the model's
+fault: a SIGKILL or SIGTERM from outside, without the OOM killer's mark, and whatever ends or
+hangs a runner before its Hello, since no model was there yet.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _enter(state: State, phase: Phase, now: Seconds) -> State:
 
 def _start(state: State, event: Start | Tick | Exited | Restart) -> Result:
     now = event.now_s
-    wanted = replace(state, wanted=True, order="", hung="", steady=False)
+    wanted = replace(state, wanted=True, order="", hung="", steady=False, greeted=False)
     model = candidate(state, now)
     if model:
         return replace(_enter(wanted, Phase.SPAWNING, now), model=model), (Spawn(),)
@@ -157,7 +158,8 @@ def _steady(state: State, now: Seconds) -> bool:
 
 
 def _greet(state: State, event: Greeted) -> Result:
-    return _enter(state, Phase.LOADING, event.now_s), (LoadModel(state.model),)
+    greeted = replace(state, greeted=True)
+    return _enter(greeted, Phase.LOADING, event.now_s), (LoadModel(state.model),)
 
 
 def _seen(state: State, event: SignOfLife) -> Result:
@@ -196,12 +198,24 @@ def _exited(state: State, event: Exited) -> Result:
             return again, (lost, *actions)
         return _enter(replace(state, model=""), Phase.STOPPED, event.now_s), (lost,)
     how = event.exit
+    if not state.greeted:
+        return _ended_unheard(state, event)
     reason = f"runner {state.hung or how.text()}"
     outside = how.signal in (SIGKILL, SIGTERM) and not how.oom_killed and not state.hung
     calm = replace(state, failures=0) if _steady(state, event.now_s) else state
     blamed, logs = (calm, ()) if outside else _blame(calm, event.now_s, reason)
     waiting, more = _back_off(blamed, event, reason)
-    return waiting, (Log("warning", reason), *logs, RunnerGone(reason, ordered=False), *more)
+    gone = RunnerGone(reason, ordered=False, out_of_memory=how.oom_killed)
+    return waiting, (Log("warning", reason), *logs, gone, *more)
+
+
+def _ended_unheard(state: State, event: Exited) -> Result:
+    """A start that failed: a missing library or a full disk must not cost a model its place."""
+    reason = f"cannot start runner: {state.hung or event.exit.text()} before its Hello"
+    failures = max(state.failures, 1)
+    waiting, more = _back_off(replace(state, failures=failures), event, reason)
+    gone = RunnerGone(reason, ordered=False, out_of_memory=event.exit.oom_killed)
+    return waiting, (Log("error", reason), gone, *more)
 
 
 def _blame(state: State, now: Seconds, reason: str) -> tuple[State, tuple[Action, ...]]:

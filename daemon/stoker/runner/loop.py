@@ -40,6 +40,7 @@ from stoker.runner.gather import Gather
 from stoker.runner.steps import Steps
 
 BEAT_EVERY_S: Final = 1.0
+BEAT_IDLE_S: Final = 2.5  # beyond the agent's pings, which are answered: they set the pace then
 PING_LIMIT_S: Final = 5.0
 LETTERS_LIMIT_S: Final = 0.02
 PROGRESS_EVERY_S: Final = 0.05
@@ -97,7 +98,7 @@ class Loop:
         idle = not (may_work and (self._steps.busy or self._desk.busy))
         if self._gather.waiting and (idle or not self._steps.steady):
             self._send(self._gather.take(now_s))  # before a pause or a long step
-        self._read(max(self._beat_s + BEAT_EVERY_S - now_s, 0.001) if idle else 0.0)
+        self._read(max(self._beat_s + BEAT_IDLE_S - now_s, 0.001) if idle else 0.0)
         if may_work and self._exit is None:
             self._steps.work()
             if self._desk.busy:
@@ -129,7 +130,9 @@ class Loop:
     def _handle(self, letter: Letter) -> None:
         match letter:
             case Ping():
-                pass
+                now_s = self._clock()
+                if now_s - self._beat_s >= BEAT_EVERY_S / 2:
+                    self._beat(now_s)
             case Generate():
                 self._steps.accept(letter)
             case Cancel():

@@ -28,7 +28,8 @@ from stoker.services.runner_link import Callbacks, RunnerLink, generate_request
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
-LONGEST_WAIT_S = Seconds(1.0)  # the watchdog wants to see us come round
+LONGEST_WAIT_S = Seconds(1.0)  # so exactly are deadlines kept
+LONGEST_REST_S = Seconds(2.0)  # without a job; the watchdog wants to see us come round
 DRAIN_S = Seconds(2.0)  # for readers, when we stop
 EVERYBODY = Standing()
 
@@ -61,6 +62,7 @@ class InferenceLoop:
         self.snapshot = InferenceSnapshot()
         self._stop_at_s: Seconds | None = None
         self._held = ""
+        self._gone = life.RunnerGone("no runner yet", ordered=True)
         self.last_turn_s = clock.monotonic_s()
 
     def now_s(self) -> Seconds:
@@ -90,7 +92,8 @@ class InferenceLoop:
         if self.posted:
             return Seconds(0.0)
         now = self._clock.monotonic_s()
-        return Seconds(max(0.0, min(LONGEST_WAIT_S, self.link.next_wake_s() - now)))
+        longest = LONGEST_WAIT_S if len(self._book) else LONGEST_REST_S
+        return Seconds(max(0.0, min(longest, self.link.next_wake_s() - now)))
 
     def _finished(self) -> bool:
         if self._stop_at_s is None or self.link.state.phase is not life.Phase.STOPPED:
@@ -113,7 +116,7 @@ class InferenceLoop:
             self._check_reader(job, now)
 
     def _tick(self, now: Seconds) -> None:
-        self.link.tick(now)
+        self.link.tick(now, idle=not len(self._book))
         self._queue.tick(now)
         for job in self._book:
             if not job.ended and now >= job.deadline_s:
@@ -196,8 +199,8 @@ class InferenceLoop:
                 self.link.send(wire.Cancel(job.wire_id))
                 job.taken_back += 1
                 self._wait_again(job)
-            case scheduler.Lost(ordered=ordered, poison=poison):
-                self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
+            case scheduler.Lost(poison=poison):
+                self._end(job, {}, job_errors.lost(self._gone, poison=poison))
 
     def _dispatch(self, job: Job) -> None:
         first = not job.started_s
@@ -308,6 +311,7 @@ class InferenceLoop:
         self._queue.step(scheduler.RunnerReady())
 
     def _runner_gone(self, gone: life.RunnerGone) -> None:
+        self._gone = gone
         for job in self._book:
             job.paused, job.taken_back = False, 0  # the next runner knows nothing of it
             if job.state == "running" and not job.streamed:

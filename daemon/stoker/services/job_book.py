@@ -111,6 +111,9 @@ class JobBook:
             details={"quota": "unread_streams"},
         )
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def __iter__(self) -> Iterator[Job]:
         """Those that have not ended, or whose stream is not read yet."""
         return iter(list(self._open.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker import errors
+from stoker.core.runner_life import RunnerGone
 from stoker.events import runner as wire
 from stoker.events.inference import JobClass
 from stoker.units import Seconds
@@ -16,6 +17,7 @@ def typed(code: str, message: str, hint: str, details: Mapping[str, object]) -> 
     return errors.by_code(code)(message, hint=hint, details=plain)
 
 
+_MEMORY_HINT = "ask for less, or have a smaller model or context_tokens configured"
 _REASONS = {
     "queue": "the queue is full",
     "deadline": "it would still be waiting at its deadline",
@@ -50,15 +52,24 @@ def too_many_queries() -> errors.Busy:
     )
 
 
-def lost(ordered: bool, poison: bool, reason: str) -> errors.StokerError:
-    if ordered:
-        return errors.Preempted(f"cannot finish job: {reason}", hint="ask again")
+def query_lost(gone: RunnerGone) -> errors.StokerError:
+    if gone.out_of_memory:
+        return errors.InsufficientMemory(f"cannot answer: {gone.reason}", hint=_MEMORY_HINT)
+    return errors.EngineFailed(f"cannot answer: {gone.reason}", hint="ask again")
+
+
+def lost(gone: RunnerGone, *, poison: bool) -> errors.StokerError:
+    """How a job ends that its runner took along."""
+    if gone.ordered:
+        return errors.Preempted(f"cannot finish job: {gone.reason}", hint="ask again")
+    if gone.out_of_memory:
+        return errors.InsufficientMemory(f"cannot finish job: {gone.reason}", hint=_MEMORY_HINT)
     if poison:
         return errors.EngineFailed(
             "cannot finish job: the runner died twice while it ran",
             hint="this prompt may be what kills it; it is not tried a third time",
         )
-    return errors.EngineFailed(f"cannot finish job: {reason}", hint="ask again")
+    return errors.EngineFailed(f"cannot finish job: {gone.reason}", hint="ask again")
 
 
 def of_runner(delta: wire.Delta) -> errors.StokerError:

@@ -24,6 +24,7 @@ from stoker.services import job_errors
 from stoker.units import Seconds
 
 PING_EVERY_S = Seconds(1.0)
+PING_IDLE_S = Seconds(2.0)  # each ping wakes four threads
 QUERY_TIMEOUT_S = Seconds(30.0)
 MAX_QUERIES = 8  # each may carry a megabyte, and the runner answers one at a time
 
@@ -69,6 +70,7 @@ class RunnerLink:
         self._serial = 0
         self._load_id = ""
         self._pinged_s = Seconds(float("-inf"))
+        self._ping_every_s = PING_EVERY_S
         self.progress = 0.0
         self.hello = wire.Hello("", "", "", 0)
         self.loaded: wire.Loaded | None = None
@@ -148,9 +150,13 @@ class RunnerLink:
             return True
         return False
 
-    def tick(self, now: Seconds) -> None:
+    def tick(self, now: Seconds, *, idle: bool = False) -> None:
+        """``idle``: nobody asks or waits, so that a slower heartbeat will do."""
         self.step(life.Tick(now))
-        if self._linked and now - self._pinged_s >= PING_EVERY_S:
+        # five chances to be heard, however short the configured limit
+        calm = min(PING_IDLE_S, max(PING_EVERY_S, self.state.runner.heartbeat_timeout_s / 5))
+        self._ping_every_s = Seconds(calm) if idle else PING_EVERY_S
+        if self._linked and now - self._pinged_s >= self._ping_every_s:
             self._pinged_s = now
             self._serial += 1
             self.send(wire.Ping(self._serial))
@@ -163,7 +169,7 @@ class RunnerLink:
 
     def next_wake_s(self) -> Seconds:
         wake = supervisor.next_wake_s(self.state)
-        return min(wake, Seconds(self._pinged_s + PING_EVERY_S)) if self._linked else wake
+        return min(wake, Seconds(self._pinged_s + self._ping_every_s)) if self._linked else wake
 
     def _receive(self, process: RunnerProcess, now: Seconds) -> None:
         events = process.receive()
@@ -266,7 +272,7 @@ class RunnerLink:
 
     def _lose(self, action: life.RunnerGone) -> None:
         self.progress, self.loaded = 0.0, None
-        failure = errors.EngineFailed(f"cannot answer: {action.reason}", hint="ask again")
+        failure = job_errors.query_lost(action)
         for query in self._queries.values():
             query.future.set_exception(failure)
         self._queries.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from signal import SIGABRT, SIGKILL
 
 import pytest
@@ -12,8 +13,9 @@ from stoker import errors
 from stoker.config.schema import Config
 from stoker.core import runner_life as life
 from stoker.events.inference import Ask
-from stoker.events.runner import Failed, Generate, Ping
+from stoker.events.runner import Beat, Failed, Generate, Ping
 from stoker.services.runner_link import MAX_QUERIES
+from stoker.units import Seconds
 
 
 @pytest.fixture
@@ -84,11 +86,56 @@ def test_a_silent_runner_is_killed_and_replaced(rig: Rig) -> None:
     assert "hung" in asked.records()[-1]["error"]["message"]
 
 
-def test_pings_go_out_once_a_second(rig: Rig) -> None:
+def _pings_in_ten_seconds(rig: Rig) -> int:
     before = len(rig.runner.of_kind(Ping))
-    for _ in range(10):
+    for _ in range(20):
         rig.pass_time(0.5)
-    assert len(rig.runner.of_kind(Ping)) - before == 5
+        rig.runner.say(Beat(1, 0, 0, 0))
+    return len(rig.runner.of_kind(Ping)) - before
+
+
+def test_pings_go_out_once_a_second_while_somebody_asks(rig: Rig) -> None:
+    rig.ask()
+    assert _pings_in_ten_seconds(rig) == 10
+
+
+def test_pings_are_rarer_while_nobody_asks(rig: Rig) -> None:
+    assert _pings_in_ten_seconds(rig) == 5
+
+
+def test_a_short_heartbeat_limit_keeps_its_pings_while_nobody_asks() -> None:
+    tight = config()
+    rig = Rig(replace(tight, runner=replace(tight.runner, heartbeat_timeout_s=Seconds(2))))
+    rig.start()
+    assert _pings_in_ten_seconds(rig) == 10
+
+
+def test_a_runner_that_ran_out_of_memory_is_told_as_such(rig: Rig) -> None:
+    asked = rig.ask()
+    rig.runner.stream(asked.id, "half")
+    rig.turn()
+    counted = rig.service.tokenize("how long")
+    rig.turn()
+    rig.runner.die(signal=SIGKILL, oom=True)
+    rig.turn()
+    error = asked.records()[-1]["error"]
+    assert error["code"] == "insufficient-memory"
+    assert "out of memory" in error["message"]
+    with pytest.raises(errors.InsufficientMemory):
+        counted.result(0)
+
+
+def test_runners_that_die_before_their_hello_never_cost_a_model_its_place(rig: Rig) -> None:
+    rig.runner.die(signal=SIGKILL)
+    rig.turn()
+    for _ in range(10):
+        rig.runner.die(status=203)
+        rig.turn()
+        rig.pass_time(60)
+    (model,) = rig.service.models()
+    assert model.state != "set-aside"
+    rig.make_ready()
+    assert rig.loop.snapshot.state == "ready"
 
 
 def test_questions_wait_while_the_model_loads(rig: Rig) -> None:
