@@ -28,6 +28,7 @@ from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.model_files import LocalModelFiles
 from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
+from stoker.drivers.polkit import PolkitAuthority
 from stoker.drivers.poller import EpollPoller
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
@@ -38,7 +39,7 @@ from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
-from stoker.ports.system import Clock, Standings
+from stoker.ports.system import Authority, Clock, Standings
 from stoker.services.agent import AgentService
 from stoker.services.caps import ThermalPorts
 from stoker.services.inference import InferenceService
@@ -64,7 +65,7 @@ class Agent:
     thermal: ThermalService
     service: AgentService
     notifier: SystemdNotifier
-    authority: GroupAuthority
+    authority: PolkitAuthority
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
@@ -115,7 +116,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
     bus = Bus.connect(config.daemon.bus)
-    authority = GroupAuthority(config.access.admin_group)
+    authority = PolkitAuthority(bus.con, GroupAuthority(config.access.admin_group))
     agent: Agent
 
     def apply() -> tuple[str, ...]:
@@ -160,7 +161,7 @@ def build_inference(
 
 
 def build_sessions(
-    config: Config, clock: Clock, inference: InferenceService, authority: GroupAuthority
+    config: Config, clock: Clock, inference: InferenceService, authority: Authority
 ) -> SessionService:
     """Conversations in the state directory. The file has room for twice what may be kept."""
     pages = 2 * config.sessions.max_bytes // _PAGE_BYTES + _SPARE_PAGES

@@ -280,6 +280,9 @@ class FakeAuthority:
     def may_manage(self, uid: int) -> bool:
         return uid in self._admins
 
+    def admit(self, owner: Owner) -> Future[bool]:
+        return _now(self.may_manage(owner.uid))
+
 
 def _words(ask: Ask) -> list[str]:
     return (ask.messages[-1].content if ask.messages else ask.prompt).split()

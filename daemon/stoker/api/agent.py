@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import stoker
@@ -58,16 +60,34 @@ class AgentRoom:
         return Answer((facts,))
 
     def reload(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
-        self._admit(owner, "reload the configuration")
-        return Later(self._agent.reload(), lambda keys: Answer(([bus_text(key) for key in keys],)))
+        done = self._as_manager(owner, "reload the configuration", self._agent.reload)
+        return Later(done, lambda keys: Answer(([bus_text(key) for key in keys],)))
 
     def restart_runner(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
-        self._admit(owner, "restart the runner")
-        return Later(self._inference.restart_runner(), lambda _done: Answer())
+        done = self._as_manager(owner, "restart the runner", self._inference.restart_runner)
+        return Later(done, lambda _done: Answer())
 
-    def _admit(self, owner: Owner, deed: str) -> None:
-        if not self._authority.may_manage(owner.uid):
-            raise NotAuthorized(
-                f"cannot {deed}: user {owner.uid} may not manage",
-                hint="be root or a member of group stoker-admin",
-            )
+    def _as_manager(self, owner: Owner, deed: str, act: Callable[[], Future[Any]]) -> Future[Any]:
+        """What ``act`` brings, once the authority has let the caller in."""
+        outcome: Future[Any] = Future()
+
+        def decided(answer: Future[bool]) -> None:
+            try:
+                if not answer.result():
+                    raise NotAuthorized(
+                        f"cannot {deed}: user {owner.uid} may not manage",
+                        hint="be root or a member of group stoker-admin",
+                    )
+                act().add_done_callback(lambda done: _hand_on(done, outcome))
+            except Exception as error:
+                outcome.set_exception(error)
+
+        self._authority.admit(owner).add_done_callback(decided)
+        return outcome
+
+
+def _hand_on(done: Future[Any], outcome: Future[Any]) -> None:
+    try:
+        outcome.set_result(done.result())
+    except BaseException as error:  # cancelled: told to the caller as an error
+        outcome.set_exception(error)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Protocol
 
-from stoker.events.inference import Standing
+from stoker.events.inference import Owner, Standing
 from stoker.units import Seconds
 
 
@@ -27,7 +28,12 @@ class Notifier(Protocol):
 
 class Authority(Protocol):
     def may_manage(self, uid: int) -> bool:
-        """Root, the daemon's own user or a member of the admin group."""
+        """Root, the daemon's own user or a member of the admin group; answers at once."""
+
+    def admit(self, owner: Owner) -> Future[bool]:
+        """Whether this caller may manage now, as the system's policy has it (polkit, where
+        there is one). Main loop only; fails with Unavailable when the policy cannot be asked.
+        """
 
 
 class Standings(Protocol):
