@@ -22,6 +22,7 @@ from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.drivers.clock import MonotonicClock
+from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpufreq import Cpufreq
 from stoker.drivers.cpus import usable_cpus
 from stoker.drivers.instance_lock import InstanceLock
@@ -37,7 +38,7 @@ from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
-from stoker.ports.doors import InferenceListener, ThermalListener
+from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Standings
 from stoker.services.agent import AgentService
@@ -130,6 +131,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
             "thermal": lambda: thermal.last_tick_s() or Seconds(0.0),
         },
         apply=apply,
+        cpu_share=read_cpu_share if runs_units(config) else CpuShare,
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
@@ -189,10 +191,7 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = ("--echo-faults",) if faults else ()
-    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
-    if runner.launcher == "child" or (
-        runner.launcher == "auto" and not (service and runner_unit.installed())
-    ):
+    if not runs_units(config):
         return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
     return runner_unit.UnitLauncher(
         runner.engine,
@@ -201,6 +200,14 @@ def runner_launcher(config: Config) -> RunnerLauncher:
         systemd=SystemdUnits(),
         extra=extra,
     )
+
+
+def runs_units(config: Config) -> bool:
+    """Runners are units of systemd's, in stoker.slice."""
+    if config.runner.launcher != "auto":
+        return config.runner.launcher != "child"
+    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
+    return service and runner_unit.installed()
 
 
 def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:

@@ -22,6 +22,7 @@ from stoker.errors import NotFound, by_code
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import (
+    CpuShare,
     InferenceListener,
     InferenceSnapshot,
     JobView,
@@ -269,6 +270,9 @@ class FakeAgent:
 
     def uptime_s(self) -> float:
         return time.monotonic() - self._start
+
+    def cpu_share(self) -> CpuShare:
+        return CpuShare("partition", "2-3")
 
 
 class FakeAuthority:

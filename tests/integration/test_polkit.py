@@ -77,9 +77,7 @@ def test_a_silent_polkit_is_no_yes_and_its_time_is_limited(
         asked(private_bus, Everyone("g"))
 
 
-def test_a_caller_whom_polkit_cannot_find_is_no_yes(
-    private_bus: PrivateBus, spawn: Spawn
-) -> None:
+def test_a_caller_whom_polkit_cannot_find_is_no_yes(private_bus: PrivateBus, spawn: Spawn) -> None:
     spawn("tests.fakes.polkit1", private_bus.address, ready="ready")
     with pytest.raises(errors.Unavailable):
         asked(private_bus, Everyone("g"), name=":1.999999")

@@ -37,6 +37,7 @@ class AgentRoom:
 
     def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
         now, heat = self._inference.snapshot(), self._thermal.snapshot()
+        share = self._agent.cpu_share()
         facts = vardict(
             version=("s", stoker.__version__),
             state=("s", now.state),
@@ -50,6 +51,9 @@ class AgentRoom:
             queue_depth=("u", now.queue_depth),
             active_jobs=("u", now.active_jobs),
             threads=("u", now.threads),
+            cpu_state=("s", share.state),
+            cpus=("s", share.cpus),
+            cpu_reason=("s", share.reason),
             uptime_s=("d", float(self._agent.uptime_s())),
             wall_c=("d", float(heat.wall_c)),
             thermal_state=("s", heat.state),

@@ -42,6 +42,7 @@ def status(facts: Facts, terminal: Terminal) -> list[str]:
             ("state", look(state, terminal) + (f": {reason}" if reason else "")),
             ("model", model + (f" ({engine})" if engine else "")),
             ("runner", ", ".join(runner)),
+            *_cpus(facts, terminal),
             (
                 "jobs",
                 f"{facts.get('active_jobs', 0)} running, {facts.get('queue_depth', 0)} waiting",
@@ -52,6 +53,17 @@ def status(facts: Facts, terminal: Terminal) -> list[str]:
             ("version", _text(facts, "version", terminal)),
         ),
     )
+
+
+def _cpus(facts: Facts, terminal: Terminal) -> tuple[tuple[str, str], ...]:
+    """Nothing where no stoker-slice has been at work (a checkout, a system without systemd)."""
+    state, cpus, reason = (
+        _text(facts, key, terminal) for key in ("cpu_state", "cpus", "cpu_reason")
+    )
+    words = {"partition": f"{cpus}, its own", "cpuset": f"{cpus}, shared", "none": "any, shared"}
+    if state not in words:
+        return ()
+    return (("cpus", words[state] + (f": {reason}" if reason else "")),)
 
 
 def models(found: Sequence[Facts], terminal: Terminal) -> list[str]:

@@ -68,9 +68,7 @@ class PolkitAuthority:
         )  # fmt: skip
         return decision
 
-    def _answered(
-        self, connection: Any, result: Any, owner: Owner, decision: Future[bool]
-    ) -> None:
+    def _answered(self, connection: Any, result: Any, owner: Owner, decision: Future[bool]) -> None:
         try:
             ((authorized, _challenge, _details),) = connection.call_finish(result).unpack()
         except GLib.Error as error:

@@ -116,6 +116,15 @@ class ThermalDoor(Protocol):
     def details(self) -> ThermalDetails: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CpuShare:
+    """CPUs of the runner's own, as stoker-slice left them; a kernel list such as 2-3."""
+
+    state: str = "unknown"  # partition | cpuset (its own, but shared) | none | unknown
+    cpus: str = ""
+    reason: str = ""
+
+
 class AgentDoor(Protocol):
     """The agent as a whole; wired in main."""
 
@@ -123,3 +132,5 @@ class AgentDoor(Protocol):
         """Keys that changed but need a restart; ConfigInvalid changes nothing."""
 
     def uptime_s(self) -> float: ...
+
+    def cpu_share(self) -> CpuShare: ...

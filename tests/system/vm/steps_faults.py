@@ -141,7 +141,7 @@ def power_cut(field: Field) -> str:
     now = guest.text("cat /etc/stoker/stoker.toml /etc/stoker/stoker.d/*.toml | sha256sum")
     expect(now == settings, "the configuration is not what it was")
     mode = json.loads(guest.run("cat /run/stoker-slice/state.json").out or "{}")
-    return f"boot {boot_s:.0f} s, then ready after {ready_s:.0f} s; CPUs: {mode.get('mode', mode)}"
+    return f"boot {boot_s:.0f} s, then ready after {ready_s:.0f} s; CPUs: {mode.get('state', mode)}"
 
 
 STEPS: tuple[Step[Field], ...] = (

@@ -43,6 +43,24 @@ def test_status_lives_with_an_agent_that_says_almost_nothing() -> None:
     assert "unknown" in text
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"cpu_state": "partition", "cpus": "2-3"}, "2-3, its own"),
+        ({"cpu_state": "cpuset", "cpus": "2", "cpu_reason": "refused"}, "2, shared: refused"),
+        ({"cpu_state": "none", "cpu_reason": "not wanted"}, "any, shared: not wanted"),
+    ],
+)
+def test_status_says_whose_cpus_the_model_has(facts: dict[str, str], words: str) -> None:
+    rows = screens.status({**STATUS, **facts}, PLAIN)
+    assert any(row.split(maxsplit=1) == ["cpus", words] for row in rows)
+
+
+def test_status_is_silent_about_cpus_where_nobody_shares_them_out() -> None:
+    for facts in (STATUS, {**STATUS, "cpu_state": "unknown"}):
+        assert "cpus" not in "\n".join(screens.status(facts, PLAIN))
+
+
 @pytest.mark.parametrize("temperature", [None, float("nan")])
 def test_no_sensor_is_said_in_words(temperature: float | None) -> None:
     facts = {**STATUS, "temperature_c": temperature, "thermal_state": "blind"}
