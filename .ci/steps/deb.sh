@@ -14,6 +14,8 @@ readonly program=deb
 . .ci/steps/talk.sh
 # shellcheck source=.ci/steps/llama.sh
 . .ci/steps/llama.sh
+# shellcheck source=.ci/steps/packages.sh
+. .ci/steps/packages.sh
 
 arch=${DEB_ARCH:-$(dpkg --print-architecture)}
 readonly arch
@@ -147,7 +149,8 @@ copy_source() {
 }
 
 packages() {
-    local out=$root/build/deb work=$root/build/deb-work log=$STOKER_CACHE/logs/deb-$arch.log
+    local out=$root/build/deb work=$root/build/deb-work log=$STOKER_CACHE/logs/deb-$arch.log now
+    now=$(package_sources)
     local -a kind=(-b)
     # A cross build wants a Python of the other kind for nothing: all modules are pure.
     if [[ $arch != "$(dpkg --print-architecture)" ]]; then kind=(-B -d -a"$arch"); fi
@@ -158,9 +161,10 @@ packages() {
         nice dpkg-buildpackage "${kind[@]}" -us -uc
     mkdir -p "$out"
     if [[ ${kind[0]} == -b ]]; then rm -f "$out"/*_all.deb; fi
-    rm -f "$out"/*_"$arch".*
+    rm -f "$out"/*_"$arch".* "$out/sources-$arch"
     mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$out/"
     rm -rf "$work"
+    printf '%s\n' "$now" >"$out/sources-$arch"
 }
 
 main() {

@@ -42,11 +42,11 @@ def field_of(deb: Path, name: str) -> str:
     return asked.stdout.strip()
 
 
-def find(folder: Path) -> Packages:
-    """The newest version in ``folder``, for this machine's kind of processor."""
+def find(folder: Path, architecture: str = "amd64") -> Packages:
+    """The newest version in ``folder``, for that kind of processor."""
     found: dict[str, dict[str, Path]] = {}
     for deb in sorted(folder.glob("*.deb"), key=lambda path: path.stat().st_mtime):
-        if field_of(deb, "Architecture") in {"all", "amd64"} and "-dbgsym_" not in deb.name:
+        if field_of(deb, "Architecture") in {"all", architecture} and "-dbgsym_" not in deb.name:
             found.setdefault(field_of(deb, "Version"), {})[field_of(deb, "Package")] = deb
     versions = [version for version, debs in found.items() if "stoker" in debs]
     if not versions:
