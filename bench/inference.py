@@ -20,7 +20,7 @@ from typing import Final
 
 from bench.over_bus import OverBus, first_token_added
 from bench.pairs import Pair, Summary, summarize
-from bench.peers import llama_bench
+from bench.peers import library_dir, llama_bench
 from bench.runner_client import RunnerClient, default_model
 from stoker.config.schema import RunnerConfig
 from stoker.events.runner import Generate, Sampling
@@ -189,7 +189,8 @@ def bench_tokens_s(setting: Setting) -> float:
         str(llama_bench()), "-m", str(setting.model), "-t", str(setting.threads), "-p", "0",
         "-n", str(setting.tokens), "-r", "1", "-fa", "auto", "-ngl", "0", "-o", "json",
     ]  # fmt: skip
-    environment = {**os.environ, "GOMP_SPINCOUNT": SPINCOUNT}
+    backend = str(library_dir() / "libggml-cpu.so")  # a file of its own, as for our runner
+    environment = {**os.environ, "GOMP_SPINCOUNT": SPINCOUNT, "GGML_BACKEND_PATH": backend}
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"cannot measure: llama-bench: {done.stderr.decode()[-500:]}")

@@ -34,7 +34,7 @@ endfunction()
 add_library(llama SHARED IMPORTED GLOBAL)
 set_target_properties(llama PROPERTIES IMPORTED_LOCATION "${LIBS}/libllama.so"
   INTERFACE_INCLUDE_DIRECTORIES "${SOURCE}/include;${SOURCE}/ggml/include"
-  INTERFACE_LINK_LIBRARIES "${LIBS}/libggml.so;${LIBS}/libggml-cpu.so;${LIBS}/libggml-base.so")
+  INTERFACE_LINK_LIBRARIES "${LIBS}/libggml.so;${LIBS}/libggml-base.so")
 add_subdirectory(${SOURCE}/vendor vendor)
 add_subdirectory(${SOURCE}/common common)
 add_subdirectory(${SOURCE}/tools/llama-bench llama-bench)
@@ -99,7 +99,7 @@ def _unpack(work: Path) -> Path:
 
 def _identity(libs: Path) -> str:
     parts = []
-    for name in ("libllama.so", "libggml-cpu.so"):
+    for name in ("libllama.so", "libggml-base.so"):
         facts = (libs / name).stat()
         parts.append(f"{libs / name} {facts.st_size} {facts.st_mtime_ns}")
     return "\n".join(parts)

@@ -108,7 +108,7 @@ def entry(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     _log_to_journal_or_stderr()
     try:
-        config = configuration(args)
+        config = _despite_faults(args) if args.restore_caps else configuration(args)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if args.check_config:
             return _check(config)
@@ -120,6 +120,18 @@ def entry(argv: Sequence[str] | None = None) -> int:
         if error.hint:
             _log.error("hint: %s", error.hint)
         return exit_status(error)
+
+
+def _despite_faults(args: argparse.Namespace) -> Config:
+    """A wrong file must not leave a device capped: then the paths are the usual ones."""
+    try:
+        return configuration(args)
+    except StokerError as error:
+        _log.warning("%s; caps are looked for in the usual places", error.message)
+        plain = Config()
+        daemon = _with(plain.daemon, runtime_dir=_text(args.runtime_dir))
+        thermal = _with(plain.thermal, sysfs_root=_text(args.sysfs_root))
+        return replace(plain, daemon=daemon, thermal=thermal)
 
 
 def _log_to_journal_or_stderr() -> None:

@@ -18,7 +18,7 @@ from stoker.errors import Unavailable
 from stoker.events.inference import Owner
 
 ACTION: Final = "org.stoker.Agent1.manage"
-TIMEOUT_MS: Final = 5000
+TIMEOUT_MS: Final = 10_000
 _NAME: Final = "org.freedesktop.PolicyKit1"
 _PATH: Final = "/org/freedesktop/PolicyKit1/Authority"
 _CHECK: Final = "((sa{sv})sa{ss}us)"

@@ -28,7 +28,9 @@ _MODES = {
     MODEL: "root:root 644",
 }
 # A proxy that nobody is: a package that apt would have to fetch is an error.
-_NO_NETWORK = "-o Acquire::http::Proxy=http://127.0.0.1:9 -o Acquire::https::Proxy=http://127.0.0.1:9"
+_NO_NETWORK = (
+    "-o Acquire::http::Proxy=http://127.0.0.1:9 -o Acquire::https::Proxy=http://127.0.0.1:9"
+)
 _TALK = """\
 set -eu
 mkdir /tmp/talk

@@ -115,7 +115,7 @@ def memory(field: Field) -> str:
     guest.run(["systemctl", "revert", unit], timeout_s=60)
     guest.run(["rm", "-rf", f"/run/systemd/system.control/{unit}.d"])
     guest.run(["systemctl", "daemon-reload"], timeout_s=60).must()
-    expect(last.startswith("error "), f"the client's last word was {last!r}")
+    expect(last == "error insufficient-memory", f"the client's last word was {last!r}")
     seconds = _recovered(field, runner)
     expect(field.daemon_pid() == daemon, "stokerd died with its runner")
     told = guest.text("journalctl -b -k -o cat --no-pager | grep -c 'Memory cgroup out of' || true")
