@@ -1,5 +1,5 @@
-"""Loads the CPU backend of llama.cpp. The package brings variants, of which ggml takes the best that
-runs here; a checkout has one, built for its processor. Linked in, there is nothing to load.
+"""Loads the CPU backend of llama.cpp. The package brings variants, of which ggml takes the best
+that runs here; a checkout has one, built for its processor. Linked in, there is nothing to load.
 """
 
 from __future__ import annotations
