@@ -61,7 +61,9 @@ def main() -> int:
             invocation.return_dbus_error(_FAILED, f"{facts['name']} is not on the bus")
             return
         _say(f"asked {action} {uid} {asked}")
-        answer = (uid == options.allow, uid != options.allow, {})
+        answer: tuple[bool, bool, dict[str, str]] = (
+            uid == options.allow, uid != options.allow, {},
+        )  # fmt: skip
         invocation.return_value(GLib.Variant("((bba{ss}))", (answer,)))
 
     interface = Gio.DBusNodeInfo.new_for_xml(_XML).interfaces[0]
