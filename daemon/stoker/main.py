@@ -156,8 +156,8 @@ def _check(config: Config) -> int:
 def _restore(config: Config) -> int:
     """After a crash, for ExecStopPost: what the cap journal calls ours gets its old value."""
     from stoker.drivers.clock import MonotonicClock
+    from stoker.drivers.heat_ports import thermal_ports
     from stoker.services.caps import restore_caps
-    from stoker.wiring import thermal_ports
 
     results = restore_caps(thermal_ports(config, MonotonicClock()))
     return 1 if any(result.outcome == "failed" for result in results) else 0

@@ -20,11 +20,10 @@ from stoker.core.boards import BoardPreset, choose_board
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
-from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpu_share import read_cpu_share
-from stoker.drivers.cpufreq import Cpufreq
 from stoker.drivers.cpus import usable_cpus
+from stoker.drivers.heat_ports import thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.model_files import LocalModelFiles
 from stoker.drivers.notify import SystemdNotifier
@@ -35,14 +34,12 @@ from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
-from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Standings
 from stoker.services.agent import AgentService
-from stoker.services.caps import ThermalPorts
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.sessions import SessionService
@@ -208,18 +205,6 @@ def runs_units(config: Config) -> bool:
         return config.runner.launcher != "child"
     service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
     return service and runner_unit.installed()
-
-
-def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
-    """Real drivers below the configured root; the journal lives in the runtime directory."""
-    root = Path(config.thermal.sysfs_root)
-    return ThermalPorts(
-        sensors=SysfsThermal(root),
-        policies=Cpufreq(root),
-        journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
-        clock=clock,
-        boot_id=read_boot_id(),
-    )
 
 
 def board(config: Config) -> BoardPreset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,14 @@ def test_without_a_journal_nothing_is_touched(tmp_path: Path) -> None:
     cap = _board(tmp_path / "sys", 1_000_000)
     assert _run(tmp_path) == 0
     assert cap.read_text().strip() == "1000000"
+
+
+def test_it_starts_without_the_bus_and_all_that_hangs_on_it() -> None:
+    """ExecStopPost has a deadline, and a hot board that lost its daemon is slow enough."""
+    code = (
+        "import sys, stoker.main as main\n"
+        "main.entry(['--restore-caps', '--runtime-dir', '/nonexistent'])\n"
+        "print(sorted({'gi', 'pydbus', 'psutil', 'sqlite3'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.system.chroot import base
+from tests.system.chroot import debian
 from tests.system.chroot.room import Room
 from tests.system.chroot.steps import STEPS, Site, answer
 from tests.system.vm import packages
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="make chroot", description="Try the packages in a clean Debian, in a chroot."
     )
     cache = os.environ.get("STOKER_CACHE") or "~/.cache/stoker"
-    parser.add_argument("--arch", choices=("amd64", "arm64"), default=base.NATIVE)
+    parser.add_argument("--arch", choices=("amd64", "arm64"), default=debian.NATIVE)
     parser.add_argument("--debian", choices=sorted(SUITES), default="12")
     parser.add_argument("--debs", type=Path, default=ROOT / "build/deb", help="where the .debs are")
     parser.add_argument("--cache", type=Path, default=Path(cache).expanduser())
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _steps(architecture: str) -> list[Step[Site]]:
     """All; of another architecture the answer comes once on each board that qemu can play."""
-    if architecture == base.NATIVE:
+    if architecture == debian.NATIVE:
         return list(STEPS)
     boards = [
         Step(f"answer-{cpu}", f"on a {cpu} the model answers with {variant}", _on(cpu, variant),
@@ -69,12 +69,12 @@ def _on(cpu: str, variant: str) -> Callable[[Site], str]:
 def _test(options: argparse.Namespace) -> list[Outcome]:
     debs = packages.find(options.debs, options.arch)
     say(f"Debian {options.debian} for {options.arch}: {', '.join(debs.names)} {debs.version}")
-    with base.emulation(options.arch):
-        tar = base.prepare(options.cache, options.debian, options.arch, debs.depends)
+    with debian.emulation(options.arch):
+        tar = debian.prepare(options.cache, options.debian, options.arch, debs.depends)
         with tempfile.TemporaryDirectory(prefix="stoker-chroot.") as made:
             Path(made).chmod(0o755)
             room = Room.unpack(tar, Path(made) / "root")
-            room.cpu = "" if options.arch == base.NATIVE else "max"
+            room.cpu = "" if options.arch == debian.NATIVE else "max"
             return run_steps(_steps(options.arch), Site(room, debs), say, lambda _name: None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.system.chroot.__main__ import BOARDS, _steps
-from tests.system.chroot.base import NATIVE
+from tests.system.chroot.debian import NATIVE
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
