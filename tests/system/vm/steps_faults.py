@@ -10,6 +10,7 @@ from tests.system.vm.report import Miss, expect
 from tests.system.vm.table import Step
 
 _BACK_S = 120.0
+_OUT_OF_MEMORY = "0d5aa9edca044a7b9fd4b472e127ff37"  # see systemd/stoker.catalog
 _WATCHDOG_S = 150.0  # WatchdogSec 30, TimeoutAbortSec 10, and a start on an emulated processor
 
 # A long answer as a program would read it: the stream's lines, written to a file as they come.
@@ -120,6 +121,8 @@ def memory(field: Field) -> str:
     expect(field.daemon_pid() == daemon, "stokerd died with its runner")
     told = guest.text("journalctl -b -k -o cat --no-pager | grep -c 'Memory cgroup out of' || true")
     expect(int(told) > 0, "the kernel killed nothing for want of memory")
+    known = guest.text(["journalctl", "-b", "-x", "--no-pager", f"MESSAGE_ID={_OUT_OF_MEMORY}"])
+    expect("Take a smaller model" in known, "the journal does not say what to do about it")
     return f"the client heard {last!r}; answers again after {seconds:.0f} s; limit {limit}"
 
 

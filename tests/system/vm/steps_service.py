@@ -145,6 +145,17 @@ def ask_stokerctl(field: Field) -> str:
     return f"{done.seconds:.1f} s: {done.text!r}"
 
 
+def activation(field: Field) -> str:
+    """A stopped service is started by the first who asks, whoever it is."""
+    field.guest.run(["systemctl", "stop", "stoker.service"], timeout_s=120).must()
+    began = field.call("Agent1", "Status").must("a question to a stopped service")
+    active = field.unit("stoker.service", "ActiveState")
+    expect(active == "active", f"stoker.service is {active} after a question")
+    field.ready()
+    field.answers()
+    return f"the status came after {began.seconds:.0f} s, then an answer"
+
+
 def access(field: Field) -> str:
     """Everyone may ask, only administrators change; root and the group stoker-admin are those."""
     for method in ("Reload", "RestartRunner"):
@@ -211,5 +222,7 @@ STEPS: tuple[Step[Field], ...] = (
     Step("ask-gdbus", "… with gdbus", ask_gdbus, ("configure",)),
     Step("ask-python", "… with python3-stoker-client", ask_python, ("configure",)),
     Step("ask-stokerctl", "… with stokerctl", ask_stokerctl, ("configure",)),
+    Step("activation", "a question on the bus starts a stopped service", activation,
+         ("configure",)),
     Step("access", "only administrators change things", access, ("configure",)),
 )  # fmt: skip
