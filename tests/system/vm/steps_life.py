@@ -66,9 +66,10 @@ def upgrade(field: Field) -> str:
         "apt-get -q -y -o Dpkg::Use-Pty=0 install stoker python3-stoker-client",
         timeout_s=400, stdin="N\n",
     ).must("upgrade")  # fmt: skip
-    asked = done.out.count("Configuration file '")
-    expect(asked == 1 and f"Configuration file '{CONFFILE}'" in done.out,
-           f"dpkg asked {asked} times about configuration files")  # fmt: skip
+    said = done.out + done.err  # dpkg asks on standard error
+    asked = said.count("Configuration file '")
+    expect(asked == 1 and f"Configuration file '{CONFFILE}'" in said,
+           f"dpkg asked {asked} times about configuration files: {said[-600:]}")  # fmt: skip
     version = _version(field)
     expect(version == field.packages.next_version, f"the version is {version}")
     expect(version.endswith(NEXT_SUFFIX), "that is not the next version")
