@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from stoker.api.bus import Bus
 from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
-from stoker.config.schema import Config
+from stoker.config.schema import Config, ModelConfig
 from stoker.core.boards import BoardPreset, choose_board
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
@@ -25,6 +26,7 @@ from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpus import usable_cpus
 from stoker.drivers.heat_ports import thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
+from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
 from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
@@ -39,6 +41,7 @@ from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Standings
+from stoker.services import fit_report
 from stoker.services.agent import AgentService
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
@@ -114,7 +117,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
     bus = Bus.connect(config.daemon.bus)
-    authority = PolkitAuthority(bus.con, GroupAuthority(config.access.admin_group))
+    group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
+    authority = PolkitAuthority(bus.con, group)
     agent: Agent
 
     def apply() -> tuple[str, ...]:
@@ -155,6 +159,7 @@ def build_inference(
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
         threads=config.runner.threads or usable_cpus(),
         new_id=lambda: secrets.token_hex(16),
+        device=LinuxMemory(pressure_file=config.memory.pressure_file),
     )
     return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s, standings=standings)
 
@@ -189,14 +194,32 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = ("--echo-faults",) if faults else ()
     if not runs_units(config):
-        return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+        scratch = ("--scratch", str(Path(config.daemon.state_dir) / "runner"))
+        return ChildLauncher(
+            runner.engine,
+            gomp_spincount=runner.gomp_spincount,
+            extra=(*extra, *scratch),
+            huge_pages=config.memory.huge_pages,
+        )
     return runner_unit.UnitLauncher(
         runner.engine,
         runtime_dir=Path(config.daemon.runtime_dir),
         gomp_spincount=runner.gomp_spincount,
         systemd=SystemdUnits(),
         extra=extra,
+        huge_pages=config.memory.huge_pages,
     )
+
+
+def inspect_fit(config: Config, model: ModelConfig) -> dict[str, object]:
+    """What of a model fits this device; a runner of its own reads the file."""
+    runner = ChildLauncher("llama", gomp_spincount=config.runner.gomp_spincount).start()
+    try:
+        return fit_report.report(runner, LinuxMemory(), model, config)
+    finally:
+        runner.close()
+        runner.signal(signal.SIGTERM)
+        runner.release()
 
 
 def runs_units(config: Config) -> bool:
@@ -226,13 +249,14 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
     agent.inference.reconfigure(fresh)
     agent.sessions.reconfigure(fresh)
-    agent.authority.set_group(fresh.access.admin_group)
+    agent.authority.configure(fresh.access.admin_group, fresh.access.gateway_user)
     agent.standings.configure(fresh)
     if agent.published is not None:
         agent.published.reconfigure(fresh)
     agent.config = replace(
         agent.config,
         daemon=replace(agent.config.daemon, log_level=fresh.daemon.log_level),
+        swap=fresh.swap,
         restart=fresh.restart,
         inference=fresh.inference,
         sampling=fresh.sampling,

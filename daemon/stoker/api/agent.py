@@ -9,9 +9,11 @@ from typing import Any
 import stoker
 from stoker.api import contract
 from stoker.api.exports import Answer, Door, Later, bus_text, vardict
+from stoker.api.inference import memory_use
 from stoker.errors import NotAuthorized
 from stoker.events.inference import Owner
-from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
+from stoker.events.models import SwapResult
+from stoker.ports.doors import AgentDoor, InferenceDoor, InferenceSnapshot, ThermalDoor
 from stoker.ports.system import Authority
 
 
@@ -31,13 +33,20 @@ class AgentRoom:
     def door(self) -> Door:
         return Door(
             contract.AGENT,
-            {"Status": self.status, "Reload": self.reload, "RestartRunner": self.restart_runner},
+            {
+                "Status": self.status,
+                "Reload": self.reload,
+                "RestartRunner": self.restart_runner,
+                "SelectModel": self.select_model,
+            },
             lambda _owner: {"Version": stoker.__version__},
         )
 
-    def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
-        now, heat = self._inference.snapshot(), self._thermal.snapshot()
-        share = self._agent.cpu_share()
+    def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
+        return Later(self._inference.usage(), self._status)
+
+    def _status(self, now: InferenceSnapshot) -> Answer:
+        heat, share = self._thermal.snapshot(), self._agent.cpu_share()
         facts = vardict(
             version=("s", stoker.__version__),
             state=("s", now.state),
@@ -58,6 +67,8 @@ class AgentRoom:
             wall_c=("d", float(heat.wall_c)),
             thermal_state=("s", heat.state),
             board=("s", heat.board),
+            memory_level=("s", now.memory_level),
+            **memory_use(now.memory, whole=True),
         )
         if heat.temperature_c is not None:
             facts |= vardict(temperature_c=("d", float(heat.temperature_c)))
@@ -70,6 +81,13 @@ class AgentRoom:
     def restart_runner(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
         done = self._as_manager(owner, "restart the runner", self._inference.restart_runner)
         return Later(done, lambda _done: Answer())
+
+    def select_model(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        name = str(args[0])
+        done = self._as_manager(
+            owner, "change the model", lambda: self._inference.select_model(name)
+        )
+        return Later(done, _swapped)
 
     def _as_manager(self, owner: Owner, deed: str, act: Callable[[], Future[Any]]) -> Future[Any]:
         """What ``act`` brings, once the authority has let the caller in."""
@@ -88,6 +106,17 @@ class AgentRoom:
 
         self._authority.admit(owner).add_done_callback(decided)
         return outcome
+
+
+def _swapped(result: SwapResult) -> Answer:
+    facts = vardict(
+        model=("s", result.model),
+        previous=("s", result.previous),
+        beside=("b", result.beside),
+        took_s=("d", float(result.took_s)),
+        preempted=("u", result.preempted),
+    )
+    return Answer((facts,))
 
 
 def _hand_on(done: Future[Any], outcome: Future[Any]) -> None:

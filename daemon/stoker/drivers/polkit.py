@@ -43,9 +43,12 @@ class PolkitAuthority:
         self._timeout_ms = timeout_ms
         self._trusted = (0, os.geteuid())
 
-    def set_group(self, group: str) -> None:
+    def configure(self, group: str, gateway: str) -> None:
         """After a reload."""
-        self._group.set_group(group)
+        self._group.configure(group, gateway)
+
+    def speaks_for_others(self, uid: int) -> bool:
+        return self._group.speaks_for_others(uid)
 
     def may_manage(self, uid: int) -> bool:
         """By membership alone: it must be told at once (whose job may be seen)."""

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from stoker.events.inference import Owner, Standing
+from stoker.events.memory import MemoryFacts, Pressure
 from stoker.units import Seconds
 
 
@@ -35,10 +36,22 @@ class Authority(Protocol):
         there is one). Main loop only; fails with Unavailable when the policy cannot be asked.
         """
 
+    def speaks_for_others(self, uid: int) -> bool:
+        """The gateway's user, and nobody else: not root either."""
+
 
 class Standings(Protocol):
     def of(self, uid: int) -> Standing:
         """The classes and quotas of a user; whoever is not known has everybody's."""
+
+
+class Memory(Protocol):
+    """The device's memory as a process may use it; ``pid`` 0 = our own. Reads only."""
+
+    def facts(self, pid: int = 0) -> MemoryFacts: ...
+
+    def pressure(self, pid: int = 0) -> Pressure | None:
+        """None where nobody tells it."""
 
 
 class StateFile(Protocol):

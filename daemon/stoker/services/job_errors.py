@@ -81,3 +81,57 @@ def of_runner(delta: wire.Delta) -> errors.StokerError:
         str(record.get("hint", "")),
         details if isinstance(details, dict) else {},
     )
+
+
+def loading(progress: float, eta_s: Seconds) -> errors.ModelLoading:
+    """``eta_ms`` is 0 while nothing is known of how long it takes."""
+    details: dict[str, str | int | float | bool] = {"progress": round(progress, 3)}
+    hint = ""
+    if eta_s:
+        details |= {"eta_ms": int(eta_s * 1000), "retry_after_ms": int(eta_s * 1000)}
+        hint = f"try again in {eta_s:.0f} s"
+    return errors.ModelLoading("cannot answer: the model is loading", hint=hint, details=details)
+
+
+def too_late(eta_s: Seconds) -> errors.ModelLoading:
+    """The job's deadline comes before the model does."""
+    return errors.ModelLoading(
+        f"cannot accept job: the model is loading for {eta_s:.0f} s more, beyond its deadline",
+        hint=f"try again in {eta_s:.0f} s",
+        details={"eta_ms": int(eta_s * 1000), "retry_after_ms": int(eta_s * 1000)},
+    )
+
+
+def swapping(model: str, eta_s: Seconds) -> errors.Busy:
+    wait = max(eta_s, 1.0)
+    return errors.Busy(
+        f"cannot change the model: the change to {model} is under way",
+        hint=f"try again in {wait:.0f} s",
+        details={"retry_after_ms": int(wait * 1000)},
+    )
+
+
+def unknown_model(name: str, in_use: str) -> errors.ModelUnavailable:
+    loaded = f", {in_use!r} is loaded" if in_use else ""
+    return errors.ModelUnavailable(
+        f"cannot use model {name!r}: there is none of this name{loaded}",
+        hint="see 'stokerctl models'",
+    )
+
+
+def set_aside(name: str, reason: str) -> errors.ModelUnavailable:
+    return errors.ModelUnavailable(
+        f"cannot use model {name!r}: it is set aside: {reason}", hint="see 'stokerctl models'"
+    )
+
+
+def other_model(name: str, in_use: str) -> errors.ModelUnavailable:
+    return errors.ModelUnavailable(
+        f"cannot answer with model {name!r}: {in_use!r} is loaded",
+        hint="leave model empty, or see 'stokerctl models'",
+    )
+
+
+def swap_failed(name: str, reason: str, old: str) -> errors.ModelUnavailable:
+    back = f"; {old} is used as before" if old else ""
+    return errors.ModelUnavailable(f"cannot use model {name!r}: {reason}{back}")

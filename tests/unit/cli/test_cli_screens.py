@@ -143,3 +143,24 @@ def test_colours_need_a_terminal_and_consent(monkeypatch: pytest.MonkeyPatch) ->
     assert Terminal(out=io.StringIO()).paint("x", "dim") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Terminal(out=_Tty()).paint("x", "dim") == "x"
+
+
+FITTED: dict[str, Any] = {
+    "slots": 1, "context_tokens": 2048, "kv_type": "q8_0", "expected_bytes": 300 << 20,
+    "gave_way": "1 slots instead of 4", "memory_level": "tight",
+}  # fmt: skip
+
+
+def test_status_says_what_the_model_was_given_and_how_short_memory_is() -> None:
+    text = "\n".join(screens.status({**STATUS, **FITTED}, PLAIN))
+    assert "1 slot of 2048 tokens, q8_0, 300 MiB expected" in text
+    assert "1 slots instead of 4" in text
+    assert "tight: caches and contexts shrink" in text
+    assert "memory" not in "\n".join(screens.status({**STATUS, "memory_level": "calm"}, PLAIN))
+
+
+def test_models_say_it_where_there_is_no_reason() -> None:
+    ready = {"name": "m", "state": "ready", "size_bytes": 1, "description": "llama", **FITTED}
+    assert "q8_0, 300 MiB expected" in "\n".join(screens.models([ready], PLAIN))
+    refused = {**ready, "reason": "it needs 2 GiB"}
+    assert "expected" not in "\n".join(screens.models([refused], PLAIN))
