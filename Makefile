@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 READY := .ci/bootstrap --
 
-.PHONY: help run test check bench deb vm clean
+.PHONY: help run test check bench deb chroot vm clean
 
 help:
 	@echo 'make run              start everything and watch a real model answer over D-Bus'
@@ -13,6 +13,7 @@ help:
 	@echo 'make check            style, types, floors: what is judged without running'
 	@echo 'make bench NAME=…     one benchmark; without a name, the list'
 	@echo 'make deb              the Debian packages, in build/deb'
+	@echo 'make chroot           the packages in a clean Debian, in a chroot (ARCH=arm64 DEBIAN=13)'
 	@echo 'make vm               the packages in an emulated Debian (DEBIAN=13 STEPS=a,b ARGS="--list")'
 	@echo 'make clean            removes .venv and what tools left here; the cache stays'
 
@@ -35,6 +36,9 @@ endif
 
 deb:
 	@$(READY) .ci/steps/deb.sh $(ARGS)
+
+chroot:
+	@$(READY) .ci/steps/chroot.sh $(or $(ARCH),$$(dpkg --print-architecture)) $(if $(DEBIAN),--debian $(DEBIAN)) $(ARGS)
 
 vm:
 	@$(READY) .ci/steps/vm.sh $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)

@@ -9,243 +9,164 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bench.over_bus import OverBus, first_token_added
-from bench.pairs import Pair, Summary, summarize
-from bench.peers import llama_bench
-from bench.runner_client import RunnerClient, default_model
-from stoker.config.schema import RunnerConfig
-from stoker.events.runner import Generate, Sampling
+from bench import inference_engine as engine
+from bench import inference_server as server
+from bench.measurement import Measurement, Setting
+from bench.pairs import Pair, summarize
+from bench.random_model import random_model
+from bench.runner_client import default_model
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "inference.json"
-NOISE_LIMIT: Final = 0.25
-SPINCOUNT: Final = os.environ.get("GOMP_SPINCOUNT", str(RunnerConfig().gomp_spincount))
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    model: Path
-    threads: int
-    tokens: int
-    pairs: int
-    quiet_s: float = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """``run`` yields pairs as they come; ``higher`` = more is better."""
-
-    key: str
-    title: str
-    unit: str
-    peer: str
-    target: float
-    run: Callable[[Setting], Iterator[Pair]]
-    higher: bool = True
-    difference: bool = False  # what is added to the peer's number, not the ratio to it
-
-    def met(self, summary: Summary) -> bool:
-        """A median between two far ends of noise proves nothing, so it does not count."""
-        limit = self.target if self.difference else NOISE_LIMIT * summary.ratio
-        if summary.high - summary.low > limit:
-            return False
-        return summary.ratio >= self.target if self.higher else summary.ratio <= self.target
-
-
-def decode_over_frames(setting: Setting) -> Iterator[Pair]:
-    """Greedy decode of one job, from the first delta to the last, as its reader sees it."""
-    with loaded_runner(setting) as runner:
-        for index in range(setting.pairs):
-            wait_for_quiet(setting.quiet_s)
-            if index % 2:  # whoever is second finds a warmer machine
-                theirs = bench_tokens_s(setting)
-                yield runner_tokens_s(runner, setting, f"job{index}"), theirs
-            else:
-                ours = runner_tokens_s(runner, setting, f"job{index}")
-                yield ours, bench_tokens_s(setting)
-
-
-def decode_over_bus(setting: Setting) -> Iterator[Pair]:
-    """The same as a client of stokerd sees it: text records of a pipe it got over D-Bus."""
-    over = OverBus(setting.model, setting.threads)
-    try:
-        over.tokens_s(setting.tokens)
-        for index in range(setting.pairs):
-            wait_for_quiet(setting.quiet_s)
-            if index % 2:
-                theirs = bench_tokens_s(setting)
-                yield over.tokens_s(setting.tokens), theirs
-            else:
-                ours = over.tokens_s(setting.tokens)
-                yield ours, bench_tokens_s(setting)
-    finally:
-        over.close()
-
-
-def added_first_token(setting: Setting) -> Iterator[Pair]:
-    """Submit to first byte over D-Bus, and the engine alone in this process (100 pairs)."""
-    wait_for_quiet(setting.quiet_s)
-    return first_token_added(setting.model, setting.threads, max(100, setting.pairs))
-
+BIG: Final = "qwen2-1.5b"
+SERVER: Final = "llama-server, same libraries, slots and context"
+BENCH: Final = "llama-bench tg, same libraries and flags"
+QUICK_PAIRS: Final = 3
 
 REGISTRY: Final = (
     Measurement(
-        key="first_token_added_ms",
-        title="time to first token that the bus and the processes add",
-        unit="ms",
-        peer="the same engine in process, same prompt, no cache",
-        target=2.0,
-        run=added_first_token,
-        higher=False,
-        difference=True,
+        "first_token_added_ms", "time to first token that the bus and the processes add", "ms",
+        "the same engine in process, same prompt", 2.0, engine.added_first_token,
+        higher=False, difference=True,
     ),
     Measurement(
-        key="decode_bus_tok_s",
-        title="decode through D-Bus",
-        unit="tok/s",
-        peer="llama-bench tg, same libraries and flags",
-        target=0.97,
-        run=decode_over_bus,
+        "decode_bus_tok_s", "decode through D-Bus", "tok/s", BENCH, 0.97, engine.decode_over_bus
     ),
     Measurement(
-        key="decode_runner_tok_s",
-        title="decode in the runner, over its frames",
-        unit="tok/s",
-        peer="llama-bench tg, same libraries and flags",
-        target=0.97,
-        run=decode_over_frames,
+        "decode_runner_tok_s", "decode in the runner, over its frames", "tok/s", BENCH, 0.97,
+        engine.decode_over_frames,
     ),
-)
+    Measurement(
+        "python_step_ms", "Python in a step of one sequence", "ms", "the whole step", 0.05,
+        engine.python_share, higher=False, share=0.3,
+    ),
+    Measurement("single_tok_s", "one stream", "tok/s", SERVER, 1.0, server.single),
+    Measurement("single_rest_tok_s", "one stream over REST", "tok/s", SERVER, 1.0,
+                server.single_rest, share=0.6),
+    Measurement("four_tok_s", "four clients, all together", "tok/s", SERVER, 1.1, server.four,
+                share=0.6),
+    Measurement("four_rest_tok_s", "four clients over REST", "tok/s", SERVER, 1.1,
+                server.four_rest, share=0.4),
+    Measurement("eight_tok_s", "eight clients, all together", "tok/s", SERVER, 1.1, server.eight,
+                share=0.3),
+    Measurement(
+        "beside_background_p99_ms", "interactive P99 between tokens under background load", "ms",
+        "alone", 1.5, server.beside_background, higher=False, share=0.6,
+    ),
+    Measurement(
+        "beside_background_there_p99_ms", "the same in llama-server (for knowing)", "ms", "alone",
+        None, server.beside_background_there, higher=False, share=0.2,
+    ),
+    Measurement(
+        "second_turn_ms", "first token of the second turn after 1,000 tokens", "ms", SERVER, 1.0,
+        server.second_turn, higher=False, share=0.6,
+    ),
+    Measurement(
+        "restored_turn_ms", "first token of a turn after a restart", "ms",
+        "reading as long a conversation anew", 0.1, server.restored_turn, higher=False, share=0.4,
+    ),
+    Measurement(
+        "decode_bus_1_5b_tok_s", "decode through D-Bus, 1.5B shape", "tok/s", BENCH, 0.97,
+        engine.decode_over_bus_big, share=0.4, slow=True,
+    ),
+    Measurement(
+        "python_step_1_5b_ms", "Python in a step, 1.5B shape", "ms", "the whole step", 0.02,
+        engine.python_share_big, higher=False, share=0.2, slow=True,
+    ),
+    Measurement(
+        "single_1_5b_tok_s", "one stream, 1.5B shape", "tok/s", SERVER, 1.0, server.single_big,
+        share=0.4, slow=True,
+    ),
+    Measurement(
+        "four_1_5b_tok_s", "four clients, 1.5B shape", "tok/s", SERVER, 1.1, server.four_big,
+        share=0.2, slow=True,
+    ),
+)  # fmt: skip
 
 
-def wait_for_quiet(limit_s: float, *, busy: float = 0.1) -> bool:
-    """Waits until others use less than ``busy`` of the machine; False = they did not stop."""
-    until_s = time.monotonic() + limit_s
-    while time.monotonic() < until_s:
-        before = _cpu_ticks()
-        time.sleep(0.25)
-        after = _cpu_ticks()
-        if after[0] - before[0] < busy * (after[1] - before[1]):
-            return True
-    return False
-
-
-def _cpu_ticks() -> tuple[int, int]:
-    """(busy, all) of all CPUs since boot; idle and iowait are the 4th and 5th number."""
-    numbers = [int(part) for part in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return sum(numbers) - numbers[3] - numbers[4], sum(numbers)
-
-
-@contextmanager
-def loaded_runner(setting: Setting) -> Iterator[RunnerClient]:
-    with RunnerClient("llama", environment={"GOMP_SPINCOUNT": SPINCOUNT}) as runner:
-        runner.hello()
-        threads = setting.threads
-        runner.load(setting.model, threads=threads, threads_batch=threads, context_tokens=2048)
-        yield runner
-
-
-def runner_tokens_s(runner: RunnerClient, setting: Setting, job: str) -> float:
-    """Tokens a second between the first and the last frame of a job.
-
-    The bytes are not parsed until the job is done: a busy reader on the second core would
-    be measured as our slowness.
-    """
-    request = Generate(
-        job, raw=True, prompt=".", max_tokens=setting.tokens, reasoning=False,
-        sampling=Sampling(temperature=0.0),
-    )  # fmt: skip
-    runner.send(request)
-    runner.socket.settimeout(120.0)
-    data, first_s, last_s = _drain(runner.socket)
-    made = json.loads(b'{"x":' + data[data.rindex(b'"usage":') + 8 :].split(b"}")[0] + b"}}")
-    return float((made["x"]["completion_tokens"] - 1) / (last_s - first_s))
-
-
-def _drain(sock: socket.socket) -> tuple[bytes, float, float]:
-    data = bytearray()
-    first_s = 0.0
-    while b'"done":' not in data[-2048:]:
-        part = sock.recv(1 << 16)
-        if not part:
-            raise SystemExit("cannot measure: the runner died")
-        if not first_s and b'"deltas"' in part:
-            first_s = time.monotonic()
-        data += part
-    return bytes(data), first_s, time.monotonic()
-
-
-def bench_tokens_s(setting: Setting) -> float:
-    """llama-bench's own number for text generation at depth 0 (it warms up first)."""
-    command = [
-        str(llama_bench()), "-m", str(setting.model), "-t", str(setting.threads), "-p", "0",
-        "-n", str(setting.tokens), "-r", "1", "-fa", "auto", "-ngl", "0", "-o", "json",
-    ]  # fmt: skip
-    environment = {**os.environ, "GOMP_SPINCOUNT": SPINCOUNT}
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"cannot measure: llama-bench: {done.stderr.decode()[-500:]}")
-    return float(json.loads(done.stdout)[0]["avg_ts"])
-
-
-def measure(setting: Setting, keys: list[str]) -> dict[str, dict[str, object]]:
-    """Runs the chosen measurements; prints a line for each pair and a table at the end."""
+def measure(setting: Setting, chosen: list[Measurement]) -> dict[str, dict[str, object]]:
+    """Runs the chosen measurements; prints a line for each pair."""
     metrics: dict[str, dict[str, object]] = {}
-    for item in REGISTRY:
-        if keys and item.key not in keys:
-            continue
+    for item in chosen:
         print(f"{item.title} ({item.unit}) against {item.peer}", flush=True)
+        wanted = max(QUICK_PAIRS, round(setting.pairs * item.share))
         pairs: list[Pair] = []
-        for ours, theirs in item.run(setting):
+        for ours, theirs in item.run(replace(setting, pairs=wanted)):
             pairs.append((ours, theirs))
             print(f"  {ours:9.2f} {theirs:9.2f}   {ours / theirs:.3f}", flush=True)
-        summary = summarize(pairs, difference=item.difference)
-        metrics[item.key] = {
-            "value": round(summary.value, 3),
-            "unit": item.unit,
-            "peer": round(summary.peer, 3),
-            "difference" if item.difference else "ratio": round(summary.ratio, 4),
-            "interval": [round(summary.low, 4), round(summary.high, 4)],
-            "pairs": summary.pairs,
-            "target": item.target,
-            "met": item.met(summary),
-        }
+        metrics[item.key] = row(item, pairs)
     return metrics
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def row(item: Measurement, pairs: list[Pair]) -> dict[str, object]:
+    """One entry of the results file."""
+    summary = summarize(pairs, difference=item.difference)
+    found: dict[str, object] = {
+        "value": round(summary.value, 3),
+        "unit": item.unit,
+        "peer": round(summary.peer, 3),
+        "difference" if item.difference else "ratio": round(summary.ratio, 4),
+        "interval": [round(summary.low, 4), round(summary.high, 4)],
+        "pairs": summary.pairs,
+    }
+    if item.target is not None:
+        found |= {"target": item.target, "met": item.met(summary)}
+    return found
+
+
+def table(metrics: dict[str, dict[str, object]]) -> None:
+    print(f"\n{'metric':32} {'ours':>9} {'peer':>9} {'ratio':>7} {'95 % interval':>17} target")
+    for key, found in metrics.items():
+        verdict = "" if "met" not in found else "met" if found["met"] else "MISSED"
+        print(
+            f"{key:32} {found['value']:9} {found['peer']:9} "
+            f"{found.get('ratio', found.get('difference')):7} {found['interval']!s:>17} "
+            f"{found.get('target', '')} {verdict}"
+        )
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.inference", description=__doc__)
     parser.add_argument("--model", type=Path, default=default_model())
+    parser.add_argument("--big", type=Path, help=f"instead of random weights shaped as {BIG}")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--quiet-s", type=float, default=20.0, help="wait so long for others")
+    parser.add_argument("--quick", action="store_true", help="few pairs, no 1.5B, no file")
     parser.add_argument("--only", action="append", default=[], metavar="KEY")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args()
+    parser.add_argument("--list", action="store_true", help="the keys")
+    parser.add_argument("--output", type=Path, help="default: bench/results/inference.json")
+    return parser.parse_args()
+
+
+def main() -> int:
+    words = options()
+    if words.list:
+        for item in REGISTRY:
+            print(f"{item.key:32} {item.title}; against {item.peer}")
+        return 0
+    chosen = [
+        item
+        for item in REGISTRY
+        if item.key in words.only or (not words.only and not (words.quick and item.slow))
+    ]
+    if not words.model.is_file():
+        raise SystemExit(f"cannot measure: {words.model} is missing; 'make run' fetches it")
+    big = words.big or (random_model(BIG) if any(item.slow for item in chosen) else Path())
     setting = Setting(
-        options.model, options.threads, options.tokens, options.pairs, options.quiet_s
-    )
-    if not setting.model.is_file():
-        raise SystemExit(f"cannot measure: {setting.model} is missing; 'make run' fetches it")
-    metrics = measure(setting, options.only)
-    print(f"\n{'metric':28} {'ours':>9} {'peer':>9} {'ratio':>7} {'95 % interval':>17} target")
-    for key, row in metrics.items():
-        print(
-            f"{key:28} {row['value']:9} {row['peer']:9} "
-            f"{row.get('ratio', row.get('difference')):7} {row['interval']!s:>17} "
-            f"{row['target']} {'met' if row['met'] else 'MISSED'}"
-        )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"metrics": metrics}, indent=2) + "\n")
+        words.model, big, words.threads, words.tokens // 2 if words.quick else words.tokens,
+        QUICK_PAIRS if words.quick else words.pairs, words.quiet_s,
+    )  # fmt: skip
+    metrics = measure(setting, chosen)
+    table(metrics)
+    output = words.output or (None if words.quick else RESULTS)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps({"metrics": metrics}, indent=2) + "\n")
     return 0
 
 

@@ -14,6 +14,8 @@ readonly program=deb
 . .ci/steps/talk.sh
 # shellcheck source=.ci/steps/llama.sh
 . .ci/steps/llama.sh
+# shellcheck source=.ci/steps/packages.sh
+. .ci/steps/packages.sh
 
 arch=${DEB_ARCH:-$(dpkg --print-architecture)}
 readonly arch
@@ -30,18 +32,14 @@ esac
 readonly -a field_flags=(
     "${llama_flags[@]}"
     -DGGML_NATIVE=OFF
-    -DGGML_BACKEND_DL=ON
     -DGGML_CPU_ALL_VARIANTS=ON
 )
 
-# Debian's own hardening; without the debug symbols, which nobody would look at here.
+cross() { [[ $arch != "$(dpkg --print-architecture)" ]]; }
+
 field_environment() {
-    local name
-    for name in CFLAGS CXXFLAGS LDFLAGS; do
-        printf '%s=%s\n' "$name" "$(DEB_BUILD_MAINT_OPTIONS=hardening=+bindnow \
-            dpkg-buildflags --get "$name" | sed -E 's/(^| )-g( |$)/ /; s/-ffile-prefix-map=[^ ]*//')"
-    done
-    if [[ $arch != "$(dpkg --print-architecture)" ]]; then
+    printf '%s\n' "${llama_environment[@]}"
+    if cross; then
         local triplet
         triplet=$(dpkg-architecture -a"$arch" -qDEB_HOST_GNU_TYPE 2>/dev/null)
         printf 'CC=%s-gcc\nCXX=%s-g++\n' "$triplet" "$triplet"
@@ -59,7 +57,9 @@ field_key() {
 }
 
 # Builds into a temporary folder and renames it when it is whole. What is kept: the libraries and
-# the bindings' low-level modules; neither server, tools, multimodal nor training code.
+# the bindings' low-level modules; neither server, tools, multimodal nor training code. Natively
+# only the variants are compiled: the rest is what the virtual environment has, of the same sources,
+# flags and compiler.
 field_llama() {
     local dir=$1 log=$STOKER_CACHE/logs/llama-field.log source start=$SECONDS
     mkdir -p "$STOKER_CACHE/logs" "${dir%/*}"
@@ -78,20 +78,42 @@ field_llama() {
 
 field_compile() {
     local source=$1 log=$2 wanted
-    local -a cross=() environment
+    local -a system=() targets=() environment
     if [[ $arch == arm64 && $(uname -m) != aarch64 ]]; then
-        cross=(-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64)
+        system=(-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64)
     fi
+    cross || targets=(--target "${variants[@]/#/ggml-cpu-}")
     # ggml depends on every variant it knows: let it know only ours.
     wanted=$(IFS='|' && printf '%s' "${variants[*]}")
     sed -i -E "/ggml_add_cpu_backend_variant\(/{/\((${wanted//./\\.})[ )]/!d}" \
         "$source/ggml/src/CMakeLists.txt"
     mapfile -t environment < <(field_environment)
     env "${environment[@]}" cmake -G Ninja -S "$source" -B "$work/build" "${field_flags[@]}" \
-        "${cross[@]}" >"$log" 2>&1 </dev/null || return 1
-    NINJA_STATUS='@%f/%t@ ' nice cmake --build "$work/build" --parallel "$(llama_jobs)" 2>&1 \
-        </dev/null | tee -a "$log" | llama_progress || return 1
-    cmake --install "$work/build" --prefix "$work/native" --strip >>"$log" 2>&1 </dev/null
+        "${system[@]}" >"$log" 2>&1 </dev/null || return 1
+    NINJA_STATUS='@%f/%t@ ' nice cmake --build "$work/build" --parallel "$(llama_jobs)" \
+        "${targets[@]}" 2>&1 </dev/null | tee -a "$log" | llama_progress || return 1
+    if cross; then
+        cmake --install "$work/build" --prefix "$work/native" --strip >>"$log" 2>&1 </dev/null
+    else
+        mkdir -p "$work/native/bin"
+        cp "$work"/build/bin/libggml-cpu-*.so "$work/native/bin/" &&
+            strip --strip-unneeded "$work"/native/bin/*.so &&
+            shared_libraries "$work/native/lib" >>"$log" 2>&1
+    fi
+}
+
+# libllama and ggml out of the wheel that bootstrap has made.
+shared_libraries() {
+    "$venv/bin/python" - "$STOKER_CACHE/llama/$(llama_key)" "$1" <<'PYTHON'
+import pathlib, sys, zipfile
+
+folder, target = map(pathlib.Path, sys.argv[1:])
+target.mkdir(parents=True)
+(wheel,) = folder.glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    for name in ("libllama.so", "libggml.so", "libggml-base.so"):
+        (target / name).write_bytes(archive.read(f"llama_cpp/lib/{name}"))
+PYTHON
 }
 
 field_collect() {
@@ -119,7 +141,7 @@ field_dir() { printf '%s\n' "$STOKER_CACHE/llama-field/$(field_key)-$arch"; }
 build_packages() {
     local -a wanted=(debhelper dh-python dpkg-dev fakeroot lintian) missing=()
     local name
-    if [[ $arch != "$(dpkg --print-architecture)" ]]; then wanted+=("crossbuild-essential-$arch"); fi
+    if cross; then wanted+=("crossbuild-essential-$arch"); fi
     for name in "${wanted[@]}"; do
         [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true) == installed ]] ||
             missing+=("$name")
@@ -147,10 +169,11 @@ copy_source() {
 }
 
 packages() {
-    local out=$root/build/deb work=$root/build/deb-work log=$STOKER_CACHE/logs/deb-$arch.log
+    local out=$root/build/deb work=$root/build/deb-work log=$STOKER_CACHE/logs/deb-$arch.log now
+    now=$(package_sources)
     local -a kind=(-b)
     # A cross build wants a Python of the other kind for nothing: all modules are pure.
-    if [[ $arch != "$(dpkg --print-architecture)" ]]; then kind=(-B -d -a"$arch"); fi
+    if cross; then kind=(-B -d -a"$arch"); fi
     copy_source "$work/stoker"
     logged "build the packages" "$log" env -C "$work/stoker" PATH=/usr/sbin:/usr/bin:/sbin:/bin \
         STOKER_LLAMA="$(field_dir)" \
@@ -158,13 +181,26 @@ packages() {
         nice dpkg-buildpackage "${kind[@]}" -us -uc
     mkdir -p "$out"
     if [[ ${kind[0]} == -b ]]; then rm -f "$out"/*_all.deb; fi
-    rm -f "$out"/*_"$arch".*
+    rm -f "$out"/*_"$arch".* "$out/sources-$arch"
     mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$out/"
     rm -rf "$work"
+    printf '%s\n' "$now" >"$out/sources-$arch"
+}
+
+# One build at a time for this tree and for this cache; a second one finds the work done.
+lock() {
+    mkdir -p build/deb "$STOKER_CACHE/llama-field"
+    exec 8<build/deb 9<"$STOKER_CACHE/llama-field"
+    if ! flock -n 8 || ! flock -n 9; then
+        say "deb: another build is at work here; waiting for it"
+        flock 8
+        flock 9
+    fi
 }
 
 main() {
     build_packages
+    lock
     if [[ ! -d $(field_dir) ]]; then field_llama "$(field_dir)"; fi
     packages
     if [[ ${1:-} != --no-lintian ]]; then

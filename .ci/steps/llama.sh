@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # llama.cpp and its Python bindings, built once per source, flags, compiler and processor, kept
 # in the cache as one wheel. Multimodal, server, tools and tests are left out: they are most of
-# the compile time and nothing here loads them. Sourced by bootstrap.
+# the compile time and nothing here loads them. The package takes libllama and ggml from the same
+# wheel and adds its own builds of the CPU backend (deb.sh). Sourced by bootstrap.
 
+# For the virtual environment and for the package.
 readonly -a llama_flags=(
     -DCMAKE_BUILD_TYPE=Release
     -DBUILD_SHARED_LIBS=ON
@@ -14,16 +16,28 @@ readonly -a llama_flags=(
     -DLLAMA_BUILD_APP=OFF
     -DLLAMA_CURL=OFF
     -DGGML_CCACHE=OFF
-    -DGGML_NATIVE=ON # for this very processor: the key below carries its features
     -DGGML_OPENMP=ON
+    -DGGML_BACKEND_DL=ON # the CPU backend is a file of its own: only that depends on the processor
     -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON
     "-DCMAKE_INSTALL_RPATH=\$ORIGIN"
     -DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON # a wheel cannot hold the links of versioned names
 )
 
+# Debian's hardening, spelled out: the same on every system, whatever settings the shell carries.
+readonly llama_c_flags="-O2 -fstack-protector-strong -Wformat -Werror=format-security"
+readonly -a llama_environment=(
+    "CFLAGS=$llama_c_flags"
+    "CXXFLAGS=$llama_c_flags"
+    "CPPFLAGS=-D_FORTIFY_SOURCE=2"
+    "LDFLAGS=-Wl,-z,relro -Wl,-z,now"
+)
+
+# For this very processor: the key below carries its features.
+readonly -a llama_native_flags=("${llama_flags[@]}" -DGGML_NATIVE=ON)
+
 llama_facts() {
     cat .ci/lock/llama.txt
-    printf '%s\n' "${llama_flags[@]}"
+    printf '%s\n' "${llama_native_flags[@]}" "${llama_environment[@]}"
     uname -m
     c++ --version | head -n 1
     cmake --version | head -n 1
@@ -97,8 +111,12 @@ llama_compile() {
     local source=$1 log=$2 jobs
     jobs=$(llama_jobs)
     say "  build llama.cpp with $jobs jobs (a few minutes; log: $log) …"
-    plainly cmake -G Ninja -S "$source/vendor/llama.cpp" -B "$work/build" "${llama_flags[@]}" \
-        >"$log" 2>&1 </dev/null || return 1
+    # One backend for this processor, in a file of its own: ggml's build refuses the two together
+    # because it could not tell other processors apart. It need not: the key above does.
+    sed -i '/GGML_NATIVE is not compatible with GGML_BACKEND_DL/d' \
+        "$source/vendor/llama.cpp/ggml/src/ggml-cpu/CMakeLists.txt"
+    plainly cmake -G Ninja -S "$source/vendor/llama.cpp" -B "$work/build" \
+        "${llama_native_flags[@]}" >"$log" 2>&1 </dev/null || return 1
     NINJA_STATUS='@%f/%t@ ' plainly cmake --build "$work/build" --parallel "$jobs" 2>&1 </dev/null |
         tee -a "$log" | llama_progress || return 1
     cmake --install "$work/build" --prefix "$work/native" --strip >>"$log" 2>&1 </dev/null
@@ -122,14 +140,15 @@ llama_progress() {
 }
 
 # The build must be what its key says, whatever compiler settings the shell carries.
-plainly() { env -u CC -u CXX -u CFLAGS -u CXXFLAGS -u CPPFLAGS -u LDFLAGS "$@"; }
+plainly() { env -u CC -u CXX "${llama_environment[@]}" "$@"; }
 
 # The libraries go inside the wheel, where the bindings look for them, so that one
 # "pip install" brings and removes all of it.
 llama_wheel() {
     local source=$1
     mkdir -p "$source/llama_cpp/lib" "$work/out" &&
-        cp "$work"/native/lib/*.so "$source/llama_cpp/lib/" || return 1
+        cp "$work"/native/lib/*.so "$work"/native/bin/libggml-cpu.so "$source/llama_cpp/lib/" ||
+        return 1
     rm -rf "$source/.gitignore" "$source/.git" # the ignore file would leave "lib" out
     CMAKE_ARGS="-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF" plainly "$venv/bin/python" -m pip wheel \
         --disable-pip-version-check --no-input --no-deps --no-index --no-build-isolation \

@@ -30,6 +30,7 @@ FORMAT = "%(levelname)s %(name)s: %(message)s"
 EXAMPLES = """\
 examples:
   stokerd --check-config
+  stokerd --fit ~/models/tiny.gguf
   stokerd --bus session --model ~/models/tiny.gguf --state-dir /tmp/s --runtime-dir /tmp/r
 """
 
@@ -52,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     add("--runtime-dir", type=Path, metavar="DIR", help="instead of /run/stoker")
     add("--sysfs-root", type=Path, metavar="DIR", help="instead of /sys (simulated boards)")
     add("--log-level", choices=("debug", "info", "warning", "error"))
+    add("--fit", metavar="MODEL", help="say what of a configured model or a file fits here, exit")
+    add("--json", action="store_true", help="with --fit: for programs")
     add("--check-config", action="store_true", help="read the configuration, report, exit")
     add("--restore-caps", action="store_true", help="undo frequency caps left behind, exit")
     add("--version", action="version", version=f"stokerd {__version__}")
@@ -105,21 +108,46 @@ def _text(path: Path | None) -> str | None:
 
 def entry(argv: Sequence[str] | None = None) -> int:
     """The program. Returns the exit status (docs: man stokerd)."""
+    hangups = _hear_hangups()
     args = parser().parse_args(argv)
     _log_to_journal_or_stderr()
     try:
-        config = configuration(args)
+        config = _despite_faults(args) if args.restore_caps else configuration(args)
         logging.getLogger().setLevel(config.daemon.log_level.upper())
         if args.check_config:
             return _check(config)
         if args.restore_caps:
             return _restore(config)
-        return _run(config, lambda: configuration(args))
+        if args.fit:
+            return _fit(config, args.fit, as_json=args.json)
+        return _run(config, lambda: configuration(args), hangups)
     except StokerError as error:
         _log.error("%s", error.message)
         if error.hint:
             _log.error("hint: %s", error.hint)
         return exit_status(error)
+
+
+def _hear_hangups() -> list[int]:
+    """SIGHUP before the main loop hears it would end us: it is noted, and obeyed later.
+    A handler, not SIG_IGN, which children would inherit.
+    """
+    heard: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, lambda signum, _frame: heard.append(signum))
+    return heard
+
+
+def _despite_faults(args: argparse.Namespace) -> Config:
+    """A wrong file must not leave a device capped: then the paths are the usual ones."""
+    try:
+        return configuration(args)
+    except StokerError as error:
+        _log.warning("%s; caps are looked for in the usual places", error.message)
+        plain = Config()
+        daemon = _with(plain.daemon, runtime_dir=_text(args.runtime_dir))
+        thermal = _with(plain.thermal, sysfs_root=_text(args.sysfs_root))
+        return replace(plain, daemon=daemon, thermal=thermal)
 
 
 def _log_to_journal_or_stderr() -> None:
@@ -141,17 +169,33 @@ def _check(config: Config) -> int:
     return 0
 
 
+def _fit(config: Config, wanted: str, *, as_json: bool) -> int:
+    """The plan for a model on this device; 1 if it would be refused."""
+    import json
+
+    from stoker.services import fit_report
+    from stoker.wiring import inspect_fit
+
+    known = {model.name: model for model in config.models}
+    path = Path(wanted)
+    model = known.get(wanted) or ModelConfig(_name(path), str(path.absolute()))
+    found = inspect_fit(config, model)
+    text = json.dumps(found) if as_json else "\n".join(fit_report.lines(found))
+    sys.stdout.write(text + "\n")
+    return 0 if found["fits"] else 1
+
+
 def _restore(config: Config) -> int:
     """After a crash, for ExecStopPost: what the cap journal calls ours gets its old value."""
     from stoker.drivers.clock import MonotonicClock
+    from stoker.drivers.heat_ports import thermal_ports
     from stoker.services.caps import restore_caps
-    from stoker.wiring import thermal_ports
 
     results = restore_caps(thermal_ports(config, MonotonicClock()))
     return 1 if any(result.outcome == "failed" for result in results) else 0
 
 
-def _run(config: Config, read_config: Callable[[], Config]) -> int:
+def _run(config: Config, read_config: Callable[[], Config], hangups: list[int]) -> int:
     from gi.repository import GLib
 
     from stoker.wiring import build
@@ -184,6 +228,8 @@ def _run(config: Config, read_config: Callable[[], Config]) -> int:
         GLib.timeout_add(int(interval_s * 1000), _feed, agent.service.feed_watchdog)
     try:
         agent.start()
+        if hangups:
+            reload()
         loop.run()
     finally:
         agent.stop()

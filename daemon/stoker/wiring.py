@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,32 +16,33 @@ from pathlib import Path
 from stoker.api.bus import Bus
 from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
-from stoker.config.schema import Config
+from stoker.config.schema import Config, ModelConfig
 from stoker.core.boards import BoardPreset, choose_board
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
-from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.drivers.clock import MonotonicClock
-from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpus import usable_cpus
+from stoker.drivers.heat_ports import thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
+from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
 from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
+from stoker.drivers.polkit import PolkitAuthority
 from stoker.drivers.poller import EpollPoller
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
-from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
-from stoker.ports.doors import InferenceListener, ThermalListener
+from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
-from stoker.ports.system import Clock, Standings
+from stoker.ports.system import Authority, Clock, Standings
+from stoker.services import fit_report
 from stoker.services.agent import AgentService
-from stoker.services.caps import ThermalPorts
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.sessions import SessionService
@@ -64,7 +66,7 @@ class Agent:
     thermal: ThermalService
     service: AgentService
     notifier: SystemdNotifier
-    authority: GroupAuthority
+    authority: PolkitAuthority
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
@@ -115,7 +117,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
     bus = Bus.connect(config.daemon.bus)
-    authority = GroupAuthority(config.access.admin_group)
+    group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
+    authority = PolkitAuthority(bus.con, group)
     agent: Agent
 
     def apply() -> tuple[str, ...]:
@@ -129,6 +132,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
             "thermal": lambda: thermal.last_tick_s() or Seconds(0.0),
         },
         apply=apply,
+        cpu_share=read_cpu_share if runs_units(config) else CpuShare,
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
@@ -155,12 +159,13 @@ def build_inference(
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
         threads=config.runner.threads or usable_cpus(),
         new_id=lambda: secrets.token_hex(16),
+        device=LinuxMemory(pressure_file=config.memory.pressure_file),
     )
     return InferenceService(loop, ask_timeout_s=config.inference.ask_timeout_s, standings=standings)
 
 
 def build_sessions(
-    config: Config, clock: Clock, inference: InferenceService, authority: GroupAuthority
+    config: Config, clock: Clock, inference: InferenceService, authority: Authority
 ) -> SessionService:
     """Conversations in the state directory. The file has room for twice what may be kept."""
     pages = 2 * config.sessions.max_bytes // _PAGE_BYTES + _SPARE_PAGES
@@ -188,30 +193,41 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = ("--echo-faults",) if faults else ()
-    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
-    if runner.launcher == "child" or (
-        runner.launcher == "auto" and not (service and runner_unit.installed())
-    ):
-        return ChildLauncher(runner.engine, gomp_spincount=runner.gomp_spincount, extra=extra)
+    if not runs_units(config):
+        scratch = ("--scratch", str(Path(config.daemon.state_dir) / "runner"))
+        return ChildLauncher(
+            runner.engine,
+            gomp_spincount=runner.gomp_spincount,
+            extra=(*extra, *scratch),
+            huge_pages=config.memory.huge_pages,
+        )
     return runner_unit.UnitLauncher(
         runner.engine,
         runtime_dir=Path(config.daemon.runtime_dir),
         gomp_spincount=runner.gomp_spincount,
         systemd=SystemdUnits(),
         extra=extra,
+        huge_pages=config.memory.huge_pages,
     )
 
 
-def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
-    """Real drivers below the configured root; the journal lives in the runtime directory."""
-    root = Path(config.thermal.sysfs_root)
-    return ThermalPorts(
-        sensors=SysfsThermal(root),
-        policies=Cpufreq(root),
-        journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
-        clock=clock,
-        boot_id=read_boot_id(),
-    )
+def inspect_fit(config: Config, model: ModelConfig) -> dict[str, object]:
+    """What of a model fits this device; a runner of its own reads the file."""
+    runner = ChildLauncher("llama", gomp_spincount=config.runner.gomp_spincount).start()
+    try:
+        return fit_report.report(runner, LinuxMemory(), model, config)
+    finally:
+        runner.close()
+        runner.signal(signal.SIGTERM)
+        runner.release()
+
+
+def runs_units(config: Config) -> bool:
+    """Runners are units of systemd's, in stoker.slice."""
+    if config.runner.launcher != "auto":
+        return config.runner.launcher != "child"
+    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
+    return service and runner_unit.installed()
 
 
 def board(config: Config) -> BoardPreset:
@@ -233,13 +249,14 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
     agent.inference.reconfigure(fresh)
     agent.sessions.reconfigure(fresh)
-    agent.authority.set_group(fresh.access.admin_group)
+    agent.authority.configure(fresh.access.admin_group, fresh.access.gateway_user)
     agent.standings.configure(fresh)
     if agent.published is not None:
         agent.published.reconfigure(fresh)
     agent.config = replace(
         agent.config,
         daemon=replace(agent.config.daemon, log_level=fresh.daemon.log_level),
+        swap=fresh.swap,
         restart=fresh.restart,
         inference=fresh.inference,
         sampling=fresh.sampling,

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from stoker_client import handover
 from stoker_client.errors import StokerClientError, from_dbus
 from stoker_client.requests import Pairs
 
@@ -22,6 +23,7 @@ JOB: Final = "org.stoker.Job1"
 ADDRESS_VARIABLE: Final = "STOKER_BUS_ADDRESS"
 
 T = TypeVar("T")
+_connecting = threading.Lock()
 
 
 class Bus:
@@ -37,7 +39,7 @@ class Bus:
 
         def work() -> Any:
             if self._proxy is None:
-                self._proxy = self._connected().get(BUS_NAME, AGENT_PATH, timeout=timeout_s)
+                self._proxy = self.connected().get(BUS_NAME, AGENT_PATH, timeout=timeout_s)
             return getattr(self._proxy[interface], method)(*args, timeout=timeout_s)
 
         try:
@@ -55,7 +57,7 @@ class Bus:
         def work() -> Any:
             from gi.repository import GLib
 
-            reply = self._connected().con.call_sync(
+            reply = self.connected().con.call_sync(
                 BUS_NAME, path, interface, method, GLib.Variant(signature, tuple(args)),
                 GLib.VariantType.new(out), 0, round(timeout_s * 1000), None,
             )  # fmt: skip
@@ -85,39 +87,85 @@ class Bus:
         self, path: str, interface: str, method: str, request: Pairs, options: Pairs,
         timeout_s: float = 25.0,
     ) -> tuple[str, int]:  # fmt: skip
-        """(job path, descriptor of the stream); the descriptor is the caller's to close."""
+        """(job path, descriptor of the stream); the descriptor is the caller's to close.
 
-        # pydbus proxies cannot pass descriptors; its connection can.
+        A large request of CreateJob goes as a memory file, unless the agent is too old for that.
+        """
+        if method == "CreateJob" and handover.worth_it(request):
+            with contextlib.suppress(_TooOldError):
+                return self._open_with_file(path, interface, request, options, timeout_s)
+        return self._open(
+            path, interface, method, "(a{sv}a{sv})",
+            lambda: (variants(request), variants(options)), timeout_s,
+        )  # fmt: skip
+
+    def read_result(self, job: str) -> dict[str, Any]:
+        """GetResultFd of a job that has ended."""
+        reply, descriptors = self._call_with_files(
+            job, JOB, "GetResultFd", "()", tuple, "(h)", 25.0
+        )
+        return handover.read(int(descriptors.get(reply.unpack()[0])))
+
+    def _open_with_file(
+        self, path: str, interface: str, request: Pairs, options: Pairs, timeout_s: float
+    ) -> tuple[str, int]:
+        fd = handover.sealed(request)
+        try:
+            return self._open(
+                path, interface, "CreateJobFd", "(ha{sv})",
+                lambda: (0, variants(options)), timeout_s, fd,
+            )  # fmt: skip
+        except StokerClientError as error:
+            if error.dbus_name.endswith("UnknownMethod"):
+                raise _TooOldError from error
+            raise
+        finally:
+            os.close(fd)
+
+    def _open(
+        self, path: str, interface: str, method: str, signature: str,
+        body: Callable[[], tuple[Any, ...]], timeout_s: float, *sent: int,
+    ) -> tuple[str, int]:  # fmt: skip
+        reply, descriptors = self._call_with_files(
+            path, interface, method, signature, body, "(oh)", timeout_s, *sent
+        )
+        job, index = reply.unpack()
+        return str(job), int(descriptors.get(index))
+
+    def _call_with_files(
+        self, path: str, interface: str, method: str, signature: str,
+        body: Callable[[], tuple[Any, ...]], out: str, timeout_s: float, *sent: int,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """(reply, its descriptors). pydbus proxies cannot pass any; its connection can."""
+
         def work() -> tuple[Any, Any]:
-            from gi.repository import GLib
+            from gi.repository import Gio, GLib
 
-            body = GLib.Variant("(a{sv}a{sv})", (_variants(request), _variants(options)))
-            found: tuple[Any, Any] = self._connected().con.call_with_unix_fd_list_sync(
+            found: tuple[Any, Any] = self.connected().con.call_with_unix_fd_list_sync(
                 BUS_NAME,
                 path,
                 interface,
                 method,
-                body,
-                GLib.VariantType.new("(oh)"),
+                GLib.Variant(signature, body()),
+                GLib.VariantType.new(out),
                 0,
                 round(timeout_s * 1000),
-                None,
+                # the list takes its own: ours stay ours
+                _descriptors(Gio, sent) if sent else None,
                 None,
             )
             return found
 
-        reply, descriptors = self._run(work)
-        job, index = reply.unpack()
-        return str(job), int(descriptors.get(index))
+        return self._run(work)
 
     def _packed(self, pairs: Pairs) -> dict[str, Any]:
-        return self._run(lambda: _variants(pairs))
+        return self._run(lambda: variants(pairs))
 
     def cancel_job(self, job: str) -> None:
         """Best effort and bounded: the closed pipe already ends the job."""
 
         def work() -> None:
-            con = self._connected().con
+            con = self.connected().con
             con.call_sync(BUS_NAME, job, JOB, "Cancel", None, None, 0, 1000, None)
 
         with contextlib.suppress(StokerClientError):
@@ -130,19 +178,29 @@ class Bus:
             with contextlib.suppress(Exception):
                 bus.con.close_sync(None)
 
-    def _connected(self) -> Any:
-        if self._bus is None:
-            import pydbus
-
-            if self.address == "system":
-                self._bus = pydbus.SystemBus()
-            elif self.address == "session":
-                self._bus = pydbus.SessionBus()
-            else:
-                self._bus = pydbus.connect(self.address)
-            # GLib's default is to end the process when the bus goes away.
-            self._bus.con.set_exit_on_close(False)
+    def connected(self) -> Any:
+        """pydbus's bus, connected; again when its connection has been closed."""
+        if self._bus is not None and self._bus.con.is_closed():
+            self._bus = self._proxy = None
+        # PyGObject makes its classes when they are first used, and two threads that do so at
+        # once find one without its values.
+        with _connecting:
+            if self._bus is None:
+                self._bus = self._connect()
         return self._bus
+
+    def _connect(self) -> Any:
+        import pydbus
+
+        if self.address == "system":
+            bus = pydbus.SystemBus()
+        elif self.address == "session":
+            bus = pydbus.SessionBus()
+        else:
+            bus = pydbus.connect(self.address)
+        # GLib's default is to end the process when the bus goes away.
+        bus.con.set_exit_on_close(False)
+        return bus
 
     def _run(self, work: Callable[[], T]) -> T:
         done, result, fault = threading.Event(), list[T](), list[BaseException]()
@@ -158,10 +216,11 @@ class Bus:
         threading.Thread(target=body, name="stoker-client", daemon=True).start()
         done.wait()
         if fault:
-            raise self._typed(fault[0]) from fault[0]
+            raise self.typed(fault[0]) from fault[0]
         return result[0]
 
-    def _typed(self, fault: BaseException) -> BaseException:
+    def typed(self, fault: BaseException) -> BaseException:
+        """GLib's error as ours; others as they are."""
         if isinstance(fault, ImportError):
             return StokerClientError(
                 "unavailable",
@@ -186,7 +245,20 @@ class Bus:
         )
 
 
-def _variants(pairs: Pairs) -> dict[str, Any]:
+class _TooOldError(Exception):
+    """The agent does not know the method."""
+
+
+def _descriptors(gio: Any, sent: Sequence[int]) -> Any:
+    """GIO's list of duplicates."""
+    held = gio.UnixFDList.new()
+    for fd in sent:
+        held.append(fd)
+    return held
+
+
+def variants(pairs: Pairs) -> dict[str, Any]:
+    """An ``a{sv}``; raises ``invalid-request`` for what D-Bus cannot carry."""
     from gi.repository import GLib
 
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Unpack
 
@@ -44,12 +44,20 @@ class Stoker:
             return "".join(record.text for record in stream if record.kind == "text")
 
     def stream(self, question: str | Messages, **options: Unpack[Options]) -> Stream:
-        """The answer as it is made. ``question``: a text, or messages with role and content."""
+        """The answer as it is made. ``question``: a text, or messages with role and content.
+
+        Requests of 64 KiB and more go as a sealed memory file, not through the bus.
+        """
         request, delivery = requests.build(question, options)
         job, descriptor = self._bus.open_stream(
             AGENT_PATH, INFERENCE, "CreateJob", request, delivery
         )
         return Stream(self._bus, job, descriptor)
+
+    def result(self, job: str) -> dict[str, Any]:
+        """What is kept of an ended job (``Stream.job``), for a minute; the keys of
+        Job1.GetResult. ``busy`` while it runs."""
+        return self._bus.read_result(job)
 
     def session(self, key: str | None = None, **settings: Unpack[Settings]) -> Session:
         """A conversation that the agent keeps: a new one, or the one with this id.
@@ -83,6 +91,12 @@ class Stoker:
 
     def count_tokens(self, text: str) -> int:
         return int(self._bus.call(INFERENCE, "CountTokens", requests.text(text, "the text")))
+
+    def embed(self, texts: Sequence[str], timeout_s: float = 300.0) -> list[list[float]]:
+        """One vector of length 1 for each of 1..64 texts, made by the loaded model."""
+        checked = [requests.text(text, "a text") for text in texts]
+        vectors, _tokens = self._bus.call(INFERENCE, "Embed", checked, {}, timeout_s=timeout_s)
+        return [list(vector) for vector in vectors]
 
     def thermal(self) -> dict[str, Any]:
         """Heat as the control loop sees it.
@@ -118,7 +132,7 @@ class Stoker:
             state, progress = self.load_state()
             if on_progress is not None:
                 on_progress(state, progress)
-            if state == "ready":
+            if state in ("ready", "asleep"):  # a request wakes a model that sleeps
                 return
             if state == "no-model":
                 raise StokerClientError(
@@ -141,6 +155,14 @@ class Stoker:
     def restart_runner(self) -> None:
         """Stop the process with the model and start it again. Needs rights."""
         self._bus.call(AGENT, "RestartRunner", timeout_s=120.0)
+
+    def use_model(self, name: str, timeout_s: float = 900.0) -> dict[str, Any]:
+        """Make this model (or alias) the one that serves; the keys of Agent1.SelectModel.
+
+        Returns when it does. Raises model-unavailable when it cannot be used; then the old
+        one serves as before. Needs rights.
+        """
+        return dict(self._bus.call(AGENT, "SelectModel", name, timeout_s=timeout_s))
 
     def close(self) -> None:
         """Leave the bus; running jobs of this object end."""

@@ -21,8 +21,9 @@ class Record:
     """One line of a stream.
 
     ``kind`` is text, reasoning (both with ``text``), progress (``done`` of ``total``
-    prompt tokens are read), session (what a kept conversation sent along), done, or
-    other. ``data`` is the JSON object as it came.
+    prompt tokens are read), session (what a kept conversation sent along), tool (a call
+    the model wants made, in ``call``), logprobs, done, or other. ``data`` is the JSON
+    object as it came.
     """
 
     kind: str
@@ -35,6 +36,12 @@ class Record:
         """A table inside a ``done`` record (``usage``, ``timings``); {} if it has none."""
         outer = self.data.get("done")
         found = outer.get(key) if isinstance(outer, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def call(self) -> Mapping[str, object]:
+        """Of a ``tool`` record: id, name and arguments (JSON text of an object)."""
+        found = self.data.get("tool")
         return found if isinstance(found, Mapping) else {}
 
     @property
@@ -71,6 +78,10 @@ def parse(line: bytes) -> Record:
             return Record("progress", done=done, total=total, data=data)
     if isinstance(data.get("session"), dict):
         return Record("session", data=data)
+    if isinstance(data.get("tool"), dict):
+        return Record("tool", data=data)
+    if isinstance(data.get("lp"), list):
+        return Record("logprobs", data=data)
     return Record("done" if "done" in data else "other", data=data)
 
 

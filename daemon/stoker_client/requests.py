@@ -5,6 +5,7 @@ It checks only what D-Bus itself cannot carry; the agent judges the values.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
 
@@ -27,7 +28,17 @@ class Options(TypedDict, total=False):
     top_p: float
     min_p: float
     repeat_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    response_format: Mapping[str, Any] | str  # {"type": "json_schema", "json_schema": {…}}
+    grammar: str  # GBNF
+    tools: Sequence[Mapping[str, Any]] | str  # OpenAI's form
+    tool_choice: str  # auto, none, required or a function's name
+    logprobs: int  # alternatives for each token, 0..20
+    reasoning_tokens: int  # then the answer begins; 0 = no reasoning
+    lora: Mapping[str, float]  # adapter and scale
     stop: Sequence[str]
+    overflow: str  # error, truncate-oldest or shift: when the context is too small
     deadline_s: float
     job_class: str  # interactive, normal (the agent's default) or background
 
@@ -63,8 +74,20 @@ _SIGNATURES: Final = {
     "top_p": "d",
     "min_p": "d",
     "repeat_penalty": "d",
+    "frequency_penalty": "d",
+    "presence_penalty": "d",
+    "response_format": "s",
+    "grammar": "s",
+    "tools": "s",
+    "tool_choice": "s",
+    "logprobs": "x",
+    "reasoning_tokens": "x",
+    "lora": "a{sd}",
     "stop": "as",
+    "overflow": "s",
 }
+
+_AS_JSON: Final = ("response_format", "tools")  # unless they are text already
 
 Pairs = dict[str, tuple[str, Any]]
 """key → (D-Bus signature, value)."""
@@ -116,6 +139,10 @@ def text(value: str, what: str) -> str:
 def _checked(key: str, value: object) -> object:
     if isinstance(value, str) and key != "stop":
         return text(value, key)
+    if key in _AS_JSON:
+        return text(json.dumps(value, ensure_ascii=False), key)
+    if key == "lora" and isinstance(value, Mapping):
+        return {text(str(name), key): float(scale) for name, scale in value.items()}
     if key == "stop":
         parts = [value] if isinstance(value, str) else value
         return [text(str(part), key) for part in parts]  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ _stokerctl() {
             continue
         fi
         case $word in
-        --bus | --class | --max-tokens | --model | --seed | --session | --stop | --system | --temperature | --timeout) skip=1 ;;
+        --bus | --class | --file | --grammar | --json-schema | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) skip=1 ;;
         -*) ;;
         *)
             verb=$word
@@ -19,16 +19,17 @@ _stokerctl() {
     case $previous in
     --bus) words="system session" ;;
     --class) words="interactive normal background" ;;
-    --max-tokens | --model | --seed | --session | --stop | --system | --temperature | --timeout) return ;;
+    --file | --grammar | --json-schema | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) return ;;
     *)
         case $verb in
-        "") words="ask chat sessions status models tokens thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
-        ask) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --raw --stats --no-stdin --json --bus --no-color" ;;
+        "") words="ask chat sessions status models tokens embed thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
+        ask) words="-h --help -f --file --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --schema --json-schema --grammar --reasoning-tokens --lora --raw --stats --no-stdin --json --bus --no-color" ;;
         chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --session --new --list --json --bus --no-color" ;;
         sessions) words="list show export delete -h --help --all --json --bus --no-color" ;;
         status) words="-h --help --json --bus --no-color" ;;
-        models) words="-h --help --json --bus --no-color" ;;
+        models) words="list use -h --help --json --bus --no-color" ;;
         tokens) words="-h --help --ids --json --bus --no-color" ;;
+        embed) words="-h --help --json --bus --no-color" ;;
         thermal) words="-h --help --json --bus --no-color" ;;
         version) words="-h --help --agent --json --bus --no-color" ;;
         reload) words="-h --help --json --bus --no-color" ;;

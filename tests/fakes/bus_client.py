@@ -53,10 +53,15 @@ class BusClient:
         args: Any = None,
         path: str = contract.AGENT_PATH,
         timeout_ms: int = 10_000,
+        *sent: int,
     ) -> tuple[tuple[Any, ...], list[int]]:
+        """``sent`` are duplicated, not taken."""
+        held = Gio.UnixFDList.new()
+        for fd in sent:
+            held.append(fd)
         try:
             reply, fds = self.con.call_with_unix_fd_list_sync(
-                contract.BUS_NAME, path, interface, method, args, None, 0, timeout_ms, None, None
+                contract.BUS_NAME, path, interface, method, args, None, 0, timeout_ms, held, None
             )
         except GLib.Error as error:
             raise typed(error) from error
@@ -79,6 +84,13 @@ class BusClient:
             request["prompt"] = GLib.Variant("s", prompt)
         args = GLib.Variant("(a{sv}a{sv})", (request, options))
         values, fds = self.call_with_fds(contract.INFERENCE, "CreateJob", args)
+        return values[0], fds[values[1]]
+
+    def create_job_fd(self, fd: int, index: int = 0, **options: Any) -> tuple[str, int]:
+        """(job path, read end) of CreateJobFd; ``options`` are variants."""
+        args = GLib.Variant("(ha{sv})", (index, options))
+        method = (contract.INFERENCE, "CreateJobFd", args, contract.AGENT_PATH, 10_000)
+        values, fds = self.call_with_fds(*method, fd)
         return values[0], fds[values[1]]
 
     def ask(self, question: str, timeout_ms: int = 10_000) -> str:

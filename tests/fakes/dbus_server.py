@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("address")
     parser.add_argument("--keep", type=float, default=60.0)
     parser.add_argument("--thermal-step", type=int, default=0)
+    parser.add_argument("--gateway", type=int, default=-1, help="a user that speaks for others")
     options = parser.parse_args()
     loop = GLib.MainLoop()
     failed: list[StokerError] = []
@@ -62,7 +63,7 @@ def main() -> int:
         bus = Bus.connect(options.address)
         bus.on_lost(lost)
         inference, thermal = FakeInference(options.keep), FakeThermal()
-        authority = FakeAuthority(frozenset({0, os.geteuid()}))
+        authority = FakeAuthority(frozenset({0, os.geteuid()}), options.gateway)
         agent = FakeAgent()
         sessions = conversations(inference, authority)
         published = publish(bus, inference, thermal, agent, authority, Config(), sessions)

@@ -13,22 +13,24 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from stoker.errors import NotFound, by_code
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.models import ProbeReport, SwapResult
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import (
+    CpuShare,
     InferenceListener,
     InferenceSnapshot,
     JobView,
     ThermalDetails,
     ThermalListener,
 )
-from stoker.units import Celsius, Fraction, KiloHertz
+from stoker.units import Celsius, Fraction, KiloHertz, Seconds
 
 T = TypeVar("T")
 
@@ -109,8 +111,11 @@ class FakeInference:
             return failed
         return _now(found.view)
 
-    def tokenize(self, text: str) -> Future[list[int]]:
+    def tokenize(self, text: str, owner: Owner) -> Future[list[int]]:
         return _now(list(text.encode()))
+
+    def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
+        return _now(([[1.0, 0.0] for _ in texts], sum(map(len, texts))))
 
     def models(self) -> tuple[ModelInfo, ...]:
         broken = ModelInfo("broken", "/m/broken.gguf", 0, "set-aside", "crashed 3 times")
@@ -118,6 +123,18 @@ class FakeInference:
             ModelInfo("fake", "/m/fake.gguf", 98 << 20, "ready", default=True, context_tokens=2048),
             broken,
         )
+
+    def list_models(self) -> Future[tuple[ModelInfo, ...]]:
+        return _now(self.models())
+
+    def usage(self) -> Future[InferenceSnapshot]:
+        return _now(self._snapshot)
+
+    def select_model(self, name: str) -> Future[SwapResult]:
+        self.set(model=name)
+        return _now(SwapResult(name, "fake", True, Seconds(1.5), 2, ProbeReport()))
+
+    def forget(self, uid: int, conversation: str) -> None: ...
 
     def restart_runner(self) -> Future[None]:
         self._restarts += 1
@@ -270,15 +287,24 @@ class FakeAgent:
     def uptime_s(self) -> float:
         return time.monotonic() - self._start
 
+    def cpu_share(self) -> CpuShare:
+        return CpuShare("partition", "2-3")
+
 
 class FakeAuthority:
-    """An Authority of a fixed set of users."""
+    """An Authority of a fixed set of users; ``gateway`` may speak for others."""
 
-    def __init__(self, admins: frozenset[int]) -> None:
-        self._admins = admins
+    def __init__(self, admins: frozenset[int], gateway: int = -1) -> None:
+        self._admins, self._gateway = admins, gateway
+
+    def speaks_for_others(self, uid: int) -> bool:
+        return uid == self._gateway
 
     def may_manage(self, uid: int) -> bool:
         return uid in self._admins
+
+    def admit(self, owner: Owner) -> Future[bool]:
+        return _now(self.may_manage(owner.uid))
 
 
 def _words(ask: Ask) -> list[str]:

@@ -6,10 +6,22 @@ Keeps to ``ports.runner``; the contract test runs on it and on the real child.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from stoker.errors import ModelUnavailable
+from stoker.core.frames import MAX_BODY_BYTES
+from stoker.errors import ModelUnavailable, RequestTooLarge
 from stoker.events.inference import RunnerExit
-from stoker.events.runner import Delta, Deltas, Event, Hello, Load, Loaded, Request
+from stoker.events.runner import (
+    Answer,
+    Delta,
+    Deltas,
+    Event,
+    Hello,
+    Inspect,
+    Load,
+    Loaded,
+    Request,
+)
 
 
 class FakeRunner:
@@ -20,6 +32,7 @@ class FakeRunner:
         self.sent: list[Request] = []
         self.signals: list[int] = []
         self.closed = False
+        self.inspected: Mapping[str, object] = {}  # what it answers to Inspect
         self._inbox: list[Event] | None = []
         self._exit: RunnerExit | None = None
         self._link = os.eventfd(0, os.EFD_NONBLOCK)
@@ -68,7 +81,11 @@ class FakeRunner:
         return self._end
 
     def send(self, request: Request) -> None:
+        if len(getattr(request, "prompt", "")) > MAX_BODY_BYTES:  # as a real link refuses it
+            raise RequestTooLarge("cannot send request to the runner: too large")
         self.sent.append(request)
+        if isinstance(request, Inspect) and self._inbox is not None:
+            self.say(Answer(request.id, self.inspected))
 
     def flush(self) -> bool:
         return True
@@ -105,6 +122,7 @@ class FakeLauncher:
     def __init__(self) -> None:
         self.runners: list[FakeRunner] = []
         self.broken = False
+        self.inspected: Mapping[str, object] = {}
 
     @property
     def last(self) -> FakeRunner:
@@ -114,4 +132,5 @@ class FakeLauncher:
         if self.broken:
             raise ModelUnavailable("cannot start runner: no such file")
         self.runners.append(FakeRunner(1000 + len(self.runners)))
+        self.last.inspected = self.inspected
         return self.last

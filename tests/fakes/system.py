@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 
 from stoker.errors import InternalError
-from stoker.units import Seconds
+from stoker.events.memory import MemoryFacts, Pressure
+from stoker.units import Bytes, Seconds
 
 
 class FakeClock:
@@ -46,6 +47,20 @@ class RecordingNotifier:
 
     def watchdog_interval_s(self) -> Seconds:
         return Seconds(self._interval_s)
+
+
+class FakeMemory:
+    """As much as a test says."""
+
+    def __init__(self, available_bytes: int = 8 << 30, total_bytes: int = 16 << 30) -> None:
+        self.available_bytes, self.total_bytes = available_bytes, total_bytes
+        self.seen: Pressure | None = Pressure(0.0, 0.0)
+
+    def facts(self, pid: int = 0) -> MemoryFacts:
+        return MemoryFacts(Bytes(self.total_bytes), Bytes(self.available_bytes))
+
+    def pressure(self, pid: int = 0) -> Pressure | None:
+        return self.seen
 
 
 class MemoryStateFile:

@@ -72,6 +72,8 @@ def test_a_job_streams_typed_records_and_can_be_read_afterwards(client: BusClien
         "state": "done", "text": "red green blue ", "reasoning": "", "finish_reason": "stop",
         "truncated": False, "prompt_tokens": 0, "completion_tokens": 3, "error_code": "",
         "error_message": "",
+        "tool_calls": "",
+        "logprobs": "",
     }  # fmt: skip
     assert client.get_all(contract.JOB, job) == {
         "State": "done", "Class": "normal", "QueuePosition": 0, "EtaSeconds": 0.0

@@ -50,6 +50,7 @@ def test_forty_thousand_calls_leave_memory_flat(lone: tuple[BusClient, int]) -> 
         (contract.PROPERTIES, "GetAll", ("(s)", (contract.INFERENCE,)), False),
         (contract.INFERENCE, "Ask", ("(s)", ("refuse busy " + KILOBYTE,)), True),
         (contract.INFERENCE, "CreateJob", ("(a{sv}a{sv})", ({}, {})), True),
+        (contract.INFERENCE, "CreateJobFd", ("(ha{sv})", (0, {})), True),
     ],
 )
 def test_properties_and_errors_leave_memory_flat(

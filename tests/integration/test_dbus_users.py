@@ -76,13 +76,17 @@ def test_anyone_may_ask_and_read_under_the_shipped_policy(system_like: PrivateBu
     assert call(system_like, f"{contract.JOB}.GetResult", path=path.group(1))[1] == ""
 
 
-@pytest.mark.parametrize("method", ["Reload", "RestartRunner"])
+DEEDS = [("Reload",), ("RestartRunner",), ("SelectModel", "fake")]
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed[0])
 def test_the_shipped_policy_lets_only_administrators_manage(
-    system_like: PrivateBus, method: str
+    system_like: PrivateBus, deed: tuple[str, ...]
 ) -> None:
     denied = "org.freedesktop.DBus.Error.AccessDenied"
-    assert call(system_like, f"{contract.AGENT}.{method}")[1] == denied
-    assert call(system_like, f"{contract.AGENT}.{method}", uid=0)[1] == ""
+    method, *words = deed
+    assert call(system_like, f"{contract.AGENT}.{method}", *words)[1] == denied
+    assert call(system_like, f"{contract.AGENT}.{method}", *words, uid=0)[1] == ""
 
 
 def test_the_shipped_policy_denies_what_it_does_not_name(system_like: PrivateBus) -> None:
@@ -127,11 +131,12 @@ def test_a_group_that_the_policy_admits_still_meets_the_daemons_own_check(
         assert error == "org.stoker.Error.NotAuthorized"
 
 
-@pytest.mark.parametrize("method", ["Reload", "RestartRunner"])
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed[0])
 def test_without_a_bus_policy_the_daemon_refuses_by_itself(
-    open_bus: PrivateBus, method: str
+    open_bus: PrivateBus, deed: tuple[str, ...]
 ) -> None:
-    error = call(open_bus, f"{contract.AGENT}.{method}")[1]
+    method, *words = deed
+    error = call(open_bus, f"{contract.AGENT}.{method}", *words)[1]
     assert error == "org.stoker.Error.NotAuthorized"
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.gateway_rig import gateway
 
 from stoker.tour.private_bus import PrivateBus
 
@@ -99,3 +100,22 @@ def test_sdbus_stream_in_c(bus: PrivateBus, examples: Path, tmp_path: Path) -> N
     subprocess.run([*build, *found.stdout.split()], check=True)
     assert run(bus, program, QUESTION) == f"{QUESTION} "
     assert "cannot take job" in run(bus, program, "refuse busy", ok=False)
+
+
+def test_large_pydbus(bus: PrivateBus, examples: Path, tmp_path: Path) -> None:
+    (tmp_path / "report").write_text("word " * 100_000)
+    said = run(bus, sys.executable, examples / "large_pydbus.py", QUESTION, tmp_path / "report")
+    assert said.split() == [*QUESTION.split(), *["word"] * 100_000]
+
+
+def test_curl_over_the_rest_door(
+    bus: PrivateBus, examples: Path, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    need("curl", "curl")
+    script = examples / "curl.sh"
+    with gateway(bus.address, tmp_path, child_env) as door:
+        for where in (f"STOKER_URL={door.url}", f"STOKER_SOCKET={door.socket_path}"):
+            said = run(bus, "env", where, script, 'why "so"')
+            assert '"id":"fake"' in said
+            assert '"content":"why \\"so\\" "' in said
+            assert said.endswith("data: [DONE]\n\n")

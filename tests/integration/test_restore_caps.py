@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.events.thermal import CapRecord
@@ -22,19 +26,21 @@ def _board(root: Path, cap: int) -> Path:
     return policy / "scaling_max_freq"
 
 
-def _run(tmp_path: Path) -> int:
+def _run(tmp_path: Path, settings: str = "") -> int:
     config = tmp_path / "stoker.toml"
-    config.write_text("")
+    config.write_text(settings)
     words = ["--restore-caps", "--config", str(config)]
     return entry([*words, "--sysfs-root", str(tmp_path / "sys"), "--runtime-dir", str(tmp_path)])
 
 
-def test_a_cap_that_a_killed_daemon_left_is_undone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", ["", "[thermal\nnonsense", "[thermal]\nno_such_key = 1"])
+def test_a_cap_that_a_killed_daemon_left_is_undone(tmp_path: Path, settings: str) -> None:
+    """A wrong configuration too must not leave a device slow."""
     cap = _board(tmp_path / "sys", 1_000_000)
     journal = FileCapJournal(tmp_path / "caps.json")
     record = CapRecord("policy0", KiloHertz(1_500_000), KiloHertz(1_000_000), read_boot_id())
     journal.write([record])
-    assert _run(tmp_path) == 0
+    assert _run(tmp_path, settings) == 0
     assert cap.read_text().strip() == "1500000"
     assert journal.load() == ()
 
@@ -43,3 +49,14 @@ def test_without_a_journal_nothing_is_touched(tmp_path: Path) -> None:
     cap = _board(tmp_path / "sys", 1_000_000)
     assert _run(tmp_path) == 0
     assert cap.read_text().strip() == "1000000"
+
+
+def test_it_starts_without_the_bus_and_all_that_hangs_on_it() -> None:
+    """ExecStopPost has a deadline, and a hot board that lost its daemon is slow enough."""
+    code = (
+        "import sys, stoker.main as main\n"
+        "main.entry(['--restore-caps', '--runtime-dir', '/nonexistent'])\n"
+        "print(sorted({'gi', 'pydbus', 'psutil', 'sqlite3'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ import pytest
 from bench.runner_client import RunnerClient, default_model, text
 
 from stoker.core import frames
+from stoker.events.prompt import Message, Sampling
 from stoker.events.runner import (
     Answer,
     ApplyTemplate,
@@ -19,8 +20,6 @@ from stoker.events.runner import (
     Failed,
     Generate,
     LoadProgress,
-    Message,
-    Sampling,
     Score,
     SetThreads,
     Stats,

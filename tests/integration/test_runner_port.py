@@ -154,6 +154,7 @@ def test_the_runners_environment_bounds_libgomps_spin_before_it_loads() -> None:
     assert environment["GOMP_SPINCOUNT"] == "1234"
     assert environment["GGML_NO_BACKTRACE"] == "1"
     assert "NOTIFY_SOCKET" not in environment
+    assert "GLIBC_TUNABLES" not in environment
     runner.close()
     assert wait(runner.exit_fileno())
     runner.release()

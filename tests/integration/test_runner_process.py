@@ -14,6 +14,7 @@ import pytest
 from bench.runner_client import RunnerClient, text
 
 from stoker.core import frames
+from stoker.events.prompt import Message
 from stoker.events.runner import (
     Answer,
     ApplyTemplate,
@@ -22,7 +23,6 @@ from stoker.events.runner import (
     Failed,
     Generate,
     Load,
-    Message,
     Ping,
     Score,
     SetThreads,
@@ -120,15 +120,26 @@ def test_model_that_crashes_on_load_takes_the_process() -> None:
         assert client.process.wait(10) == -signal.SIGABRT
 
 
-def test_idle_runner_beats_at_least_once_a_second(echo: RunnerClient) -> None:
-    until_s = time.monotonic() + 2.2
+def _beats(echo: RunnerClient, for_s: float) -> int:
+    until_s = time.monotonic() + for_s
     beats = 0
     while (left_s := until_s - time.monotonic()) > 0:
         try:
             beats += isinstance(echo.next(left_s), Beat)
         except TimeoutError:
             break
-    assert beats >= 2
+    return beats
+
+
+def test_an_idle_runner_beats_by_itself_and_answers_each_ping_with_a_beat(
+    echo: RunnerClient,
+) -> None:
+    assert _beats(echo, 3.5) >= 1
+    time.sleep(0.6)  # it does not beat twice in half a second, whoever asks
+    echo.send(Ping(7))
+    answer = echo.next(2.0)
+    assert isinstance(answer, Beat)
+    assert answer.seq == 7
 
 
 def test_no_ping_stops_decoding_until_pings_come_again() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -161,7 +162,7 @@ def test_every_command_explains_itself_with_examples(capsys: pytest.CaptureFixtu
         assert "examples:" in text
         for example in command.examples:
             assert example in text
-            words = example.replace("source <(", "").rstrip(")").split()
+            words = shlex.split(example.replace("source <(", "").rstrip(")"))
             arguments.parse(words[1:])
 
 

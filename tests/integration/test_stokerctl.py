@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from tests.integration.conftest import Spawn
@@ -42,11 +43,14 @@ def test_every_option_reaches_the_service(stoker: Stoker) -> None:
         "describe",
         system="be brief", model="m", reasoning=False, max_tokens=5, seed=7, top_k=3,
         temperature=0.5, top_p=0.25, min_p=0.125, repeat_penalty=1.5, stop=["a", "b"],
-        deadline_s=2.5, job_class="background",
+        deadline_s=2.5, job_class="background", grammar='root ::= "x"', logprobs=3,
+        tools=[{"function": {"name": "f"}}], lora={"a": 0.5},
+        frequency_penalty=0.75,
     )  # fmt: skip
     found = json.loads(said)
     ask = found["ask"]
-    assert ask["messages"][0] == {"role": "system", "content": "be brief"}
+    system = ask["messages"][0]
+    assert (system["role"], system["content"]) == ("system", "be brief")
     assert (ask["model"], ask["reasoning"], ask["max_tokens"]) == ("m", False, 5)
     assert ask["stop"] == ["a", "b"]
     assert found["delivery"] == {
@@ -54,7 +58,12 @@ def test_every_option_reaches_the_service(stoker: Stoker) -> None:
     }  # fmt: skip
     sampling = ask["sampling"]
     numbers = {"seed": 7, "top_k": 3, "temperature": 0.5, "top_p": 0.25, "min_p": 0.125}
+    numbers["frequency_penalty"] = 0.75
     assert {key: sampling[key] for key in numbers} == numbers
+    shape = ask["shape"]
+    assert (shape["grammar"], shape["logprobs"]) == ('root ::= "x"', 3)
+    assert json.loads(shape["tools"]) == [{"function": {"name": "f"}}]
+    assert shape["adapters"] == [{"name": "a", "scale": 0.5}]
 
 
 def test_closing_a_stream_cancels_its_job(stoker: Stoker) -> None:
@@ -94,6 +103,18 @@ def test_standard_input_is_added_below_the_words(env: Env) -> None:
     assert ctl(env, "ask", "words", stdin="in").stdout == "words in \n"
     assert ctl(env, "ask", "--no-stdin", "words", stdin="in").stdout == "words \n"
     assert ctl(env, "ask", stdin="in\n").stdout == "in \n"
+
+
+def test_ask_reads_a_file_of_any_size(env: Env, tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    file.write_text("word " * 300_000)  # more than a D-Bus message may have here
+    done = ctl(env, "ask", "-f", str(file), "sum", "up:", stdin="not this")
+    assert done.stdout.split() == ["sum", "up:", *["word"] * 300_000]
+    file.write_bytes(b"\xff")
+    assert "byte 0 is not UTF-8" in ctl(env, "ask", "--file", str(file)).stderr
+    missing = ctl(env, "ask", "-f", str(tmp_path / "none"))
+    assert (missing.returncode, missing.stdout) == (64, "")
+    assert "none: No such file" in missing.stderr
 
 
 def test_input_that_is_not_text_is_refused(env: Env) -> None:

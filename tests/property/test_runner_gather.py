@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.events.prompt import ToolCall
 from stoker.events.runner import Delta
 from stoker.runner.gather import Gather
 
@@ -17,6 +18,8 @@ pieces = st.builds(
     t=st.sampled_from(["", "x", "yy"]),
     r=st.sampled_from(["", "", "r"]),
     p=st.sampled_from([None, None, None, (1, 2)]),
+    tools=st.sampled_from([(), (), (ToolCall("1", "f", "{}"),)]),
+    lp=st.sampled_from([None, None, {"content": [1]}, {"content": [2, 3]}]),
     done=st.sampled_from([None, None, None, {"finish_reason": "stop"}]),
 )
 steps = st.lists(st.tuples(st.lists(pieces, max_size=3), st.floats(0.0, 0.05)), max_size=60)
@@ -29,8 +32,14 @@ def said(deltas: Sequence[Delta], job: str) -> list[object]:
         if delta.job == job:
             out += [delta.p] if delta.p else []
             out += [("r", char) for char in delta.r] + [("t", char) for char in delta.t]
+            out += delta.tools
             out += ["done"] if delta.done else []
     return out
+
+
+def likelihoods(deltas: Sequence[Delta], job: str) -> list[object]:
+    found = (delta.lp["content"] for delta in deltas if delta.job == job and delta.lp)
+    return [item for content in found for item in content]  # type: ignore[attr-defined]
 
 
 @given(steps=steps)
@@ -46,6 +55,7 @@ def test_nothing_is_lost_doubled_or_reordered(steps: list[tuple[list[Delta], flo
     assert not gather.waiting
     for job in JOBS:
         assert said(sent, job) == said(given_in, job)
+        assert likelihoods(sent, job) == likelihoods(given_in, job)
 
 
 @given(steps=steps)

@@ -109,11 +109,12 @@ def test_a_user_who_comes_back_has_saved_nothing_up() -> None:
     parked=st.integers(0, 2),
     answer=st.integers(1, 30),
     own=st.integers(1, 40),
+    quiet=st.booleans(),
 )
 def test_a_background_job_ends_however_much_interactive_work_comes(
-    users: int, slots: int, parked: int, answer: int, own: int
+    users: int, slots: int, parked: int, answer: int, own: int, quiet: bool
 ) -> None:
-    made = World(Rules(slots, 10_000, parked, Seconds(2.0)))
+    made = World(Rules(slots, 10_000, parked, Seconds(2.0), background_waits=quiet))
     made.submit("back", uid=0, job_class=JobClass.BACKGROUND, answer=own)
     ageing = 2 * 20  # ticks until it counts as interactive
     before_it = (users + 1) * (slots + 1) * (answer + int(FIRST_ANSWER_TOKENS))
@@ -182,11 +183,17 @@ def make(world: World, move: tuple[Any, ...]) -> None:
     parked=st.integers(0, 2),
     limit=st.integers(1, 5),
     ageing=st.sampled_from([0.5, 60.0]),
+    quiet=st.booleans(),
 )
 def test_whatever_happens_every_accepted_job_ends_and_every_paused_one_is_resumed(
-    moves: list[tuple[Any, ...]], slots: int, parked: int, limit: int, ageing: float
+    moves: list[tuple[Any, ...]],
+    slots: int,
+    parked: int,
+    limit: int,
+    ageing: float,
+    quiet: bool,
 ) -> None:
-    world = World(Rules(slots, limit, parked, Seconds(ageing)))
+    world = World(Rules(slots, limit, parked, Seconds(ageing), background_waits=quiet))
     for move in moves:
         make(world, move)
     world.tell(Hold(held=False))

@@ -10,6 +10,7 @@ from stoker.core.scheduler import (
     Accept,
     Action,
     Dispatch,
+    Drain,
     Ended,
     Event,
     Hold,
@@ -42,7 +43,9 @@ JOBS = [f"j{n}" for n in range(12)]
 events = st.lists(
     st.one_of(
         st.sampled_from([RunnerReady(), RunnerLost(ordered=False), RunnerLost(ordered=True)]),
-        st.builds(Submit, st.sampled_from(JOBS)),
+        st.builds(Submit, st.sampled_from(JOBS), model=st.sampled_from(["", "a", "b"])),
+        st.builds(RunnerReady, st.sampled_from(["a", "b"])),
+        st.builds(Drain, st.booleans()),
         st.builds(Streamed, st.sampled_from(JOBS)),
         st.builds(Ended, st.sampled_from(JOBS)),
         st.builds(Withdraw, st.sampled_from(JOBS)),
@@ -70,7 +73,12 @@ def test_every_job_is_in_one_place_and_within_bounds(
         assert len(state.decoding) <= state.width
         assert all(state.jobs[job].streamed is False for job in state.queue)
         idle = len(state.running) < slots
-        assert not (state.open and not state.held and state.queue and idle)
+        ready = [job for job in state.queue if not state.barred(state.jobs[job])]
+        assert not (state.open and not state.held and ready and idle)
+        for action in actions:
+            if isinstance(action, Dispatch):
+                assert not state.draining
+                assert state.fits(state.jobs[action.job])
 
 
 def track(

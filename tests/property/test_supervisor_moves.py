@@ -24,11 +24,13 @@ from stoker.core.runner_life import (
     Restart,
     Signal,
     SignOfLife,
+    Sleep,
     Spawn,
     Start,
     State,
     Stop,
     Tick,
+    Wake,
 )  # fmt: skip
 from stoker.events.inference import RunnerExit
 from stoker.units import Seconds
@@ -41,7 +43,9 @@ HAS_PROCESS = {
 
 def make(kind: int, now: float, pick: int) -> Event:
     moment = Seconds(now)
-    simple: list[type] = [Start, Stop, Restart, Greeted, SignOfLife, LoadDone, Tick, Proven]
+    simple: list[type] = [
+        Start, Stop, Restart, Greeted, SignOfLife, LoadDone, Tick, Proven, Sleep, Wake,
+    ]  # fmt: skip
     if kind < len(simple):
         event: Event = simple[kind](moment)
         return event
@@ -53,7 +57,7 @@ def make(kind: int, now: float, pick: int) -> Event:
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 11), st.floats(0, 40, allow_nan=False), st.integers(0, 2)),
+    st.tuples(st.integers(0, 13), st.floats(0, 40, allow_nan=False), st.integers(0, 2)),
     max_size=80,
 )
 
@@ -82,6 +86,7 @@ def test_one_process_at_a_time_and_only_while_one_exists(
             elif isinstance(action, LoadModel | CloseLink | Signal):
                 assert alive
         assert alive == (state.phase in HAS_PROCESS)
+        assert state.phase is not Phase.ASLEEP or (state.wanted and state.asleep)
         assert supervisor.next_wake_s(state) >= 0
         assert state.wanted or state.phase in HAS_PROCESS | {Phase.STOPPED}
 

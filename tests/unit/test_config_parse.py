@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 
 import pytest
 
 from stoker.config import limits
 from stoker.config.parse import parse
-from stoker.config.schema import Config, ModelConfig, QuotaConfig
+from stoker.config.schema import AdapterConfig, Config, ModelConfig, QuotaConfig
 from stoker.core import frames
 from stoker.errors import ConfigInvalid
 from stoker.events.runner import Generate, to_body
@@ -40,7 +41,9 @@ def test_every_field_of_the_schema_has_a_reader_and_no_other() -> None:
     models = {item.name for item in dataclasses.fields(ModelConfig)} - {"name"}
     assert set(limits.MODEL) == models
     sections = {item.name for item in dataclasses.fields(Config)}
-    sections -= {"models", "default_model", "users", "groups"}
+    sections -= {"models", "default_model", "adapters", "users", "groups"}
+    adapters = {item.name for item in dataclasses.fields(AdapterConfig)} - {"name"}
+    assert set(limits.ADAPTER) == adapters
     assert set(limits.QUOTA) == {item.name for item in dataclasses.fields(QuotaConfig)}
     assert set(limits.SECTIONS) == sections
 
@@ -163,3 +166,27 @@ def test_the_largest_request_of_six_byte_characters_fits_into_a_frame() -> None:
     _parse(f"[inference]\nmax_request_bytes = {largest}\n")
     _refused(f"[inference]\nmax_request_bytes = {largest + 1}\n")
     frames.encode(to_body(Generate(job="j", prompt="\x01" * largest, max_tokens=1)))
+
+
+def test_the_largest_request_of_a_file_fits_into_a_frame() -> None:
+    """Its characters come as JSON already: none gets longer on the way."""
+    largest = 14 << 20
+    _parse(f"[inference]\nmax_request_fd_bytes = {largest}\n")
+    _refused(f"[inference]\nmax_request_fd_bytes = {largest + 1}\n")
+    for char in ("\x01", '"', "\x7f", "é", "\u2028"):
+        written = json.dumps(char, ensure_ascii=False).encode()[1:-1]
+        text = char * (largest // len(written))
+        frames.encode(to_body(Generate(job="j", prompt=text, max_tokens=1)))
+
+
+def test_aliases_are_other_names_of_one_model_each() -> None:
+    config = _parse('[models.a]\npath = "/a"\naliases = ["x", "y"]\n[models.b]\npath = "/b"\n')
+    assert config.models[0].aliases == ("x", "y")
+    for lines in (
+        '[models.a]\npath = "/a"\naliases = ["b"]\n[models.b]\npath = "/b"\n',
+        '[models.a]\npath = "/a"\naliases = ["x"]\n[models.b]\npath = "/b"\naliases = ["x"]\n',
+        '[models.a]\npath = "/a"\naliases = ["a"]\n',
+        '[models.a]\npath = "/a"\naliases = ["x", "x"]\n',
+        '[models.a]\npath = "/a"\naliases = ["not a name"]\n',
+    ):
+        assert ".aliases[" in _refused(lines).message

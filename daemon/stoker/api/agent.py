@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import stoker
 from stoker.api import contract
 from stoker.api.exports import Answer, Door, Later, bus_text, vardict
+from stoker.api.inference import memory_use
 from stoker.errors import NotAuthorized
 from stoker.events.inference import Owner
-from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
+from stoker.events.models import SwapResult
+from stoker.ports.doors import AgentDoor, InferenceDoor, InferenceSnapshot, ThermalDoor
 from stoker.ports.system import Authority
 
 
@@ -29,12 +33,20 @@ class AgentRoom:
     def door(self) -> Door:
         return Door(
             contract.AGENT,
-            {"Status": self.status, "Reload": self.reload, "RestartRunner": self.restart_runner},
+            {
+                "Status": self.status,
+                "Reload": self.reload,
+                "RestartRunner": self.restart_runner,
+                "SelectModel": self.select_model,
+            },
             lambda _owner: {"Version": stoker.__version__},
         )
 
-    def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
-        now, heat = self._inference.snapshot(), self._thermal.snapshot()
+    def status(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
+        return Later(self._inference.usage(), self._status)
+
+    def _status(self, now: InferenceSnapshot) -> Answer:
+        heat, share = self._thermal.snapshot(), self._agent.cpu_share()
         facts = vardict(
             version=("s", stoker.__version__),
             state=("s", now.state),
@@ -48,26 +60,67 @@ class AgentRoom:
             queue_depth=("u", now.queue_depth),
             active_jobs=("u", now.active_jobs),
             threads=("u", now.threads),
+            cpu_state=("s", share.state),
+            cpus=("s", share.cpus),
+            cpu_reason=("s", share.reason),
             uptime_s=("d", float(self._agent.uptime_s())),
             wall_c=("d", float(heat.wall_c)),
             thermal_state=("s", heat.state),
             board=("s", heat.board),
+            memory_level=("s", now.memory_level),
+            **memory_use(now.memory, whole=True),
         )
         if heat.temperature_c is not None:
             facts |= vardict(temperature_c=("d", float(heat.temperature_c)))
         return Answer((facts,))
 
     def reload(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
-        self._admit(owner, "reload the configuration")
-        return Later(self._agent.reload(), lambda keys: Answer(([bus_text(key) for key in keys],)))
+        done = self._as_manager(owner, "reload the configuration", self._agent.reload)
+        return Later(done, lambda keys: Answer(([bus_text(key) for key in keys],)))
 
     def restart_runner(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
-        self._admit(owner, "restart the runner")
-        return Later(self._inference.restart_runner(), lambda _done: Answer())
+        done = self._as_manager(owner, "restart the runner", self._inference.restart_runner)
+        return Later(done, lambda _done: Answer())
 
-    def _admit(self, owner: Owner, deed: str) -> None:
-        if not self._authority.may_manage(owner.uid):
-            raise NotAuthorized(
-                f"cannot {deed}: user {owner.uid} may not manage",
-                hint="be root or a member of group stoker-admin",
-            )
+    def select_model(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        name = str(args[0])
+        done = self._as_manager(
+            owner, "change the model", lambda: self._inference.select_model(name)
+        )
+        return Later(done, _swapped)
+
+    def _as_manager(self, owner: Owner, deed: str, act: Callable[[], Future[Any]]) -> Future[Any]:
+        """What ``act`` brings, once the authority has let the caller in."""
+        outcome: Future[Any] = Future()
+
+        def decided(answer: Future[bool]) -> None:
+            try:
+                if not answer.result():
+                    raise NotAuthorized(
+                        f"cannot {deed}: user {owner.uid} may not manage",
+                        hint="be root or a member of group stoker-admin",
+                    )
+                act().add_done_callback(lambda done: _hand_on(done, outcome))
+            except Exception as error:
+                outcome.set_exception(error)
+
+        self._authority.admit(owner).add_done_callback(decided)
+        return outcome
+
+
+def _swapped(result: SwapResult) -> Answer:
+    facts = vardict(
+        model=("s", result.model),
+        previous=("s", result.previous),
+        beside=("b", result.beside),
+        took_s=("d", float(result.took_s)),
+        preempted=("u", result.preempted),
+    )
+    return Answer((facts,))
+
+
+def _hand_on(done: Future[Any], outcome: Future[Any]) -> None:
+    try:
+        outcome.set_result(done.result())
+    except BaseException as error:  # cancelled: told to the caller as an error
+        outcome.set_exception(error)

@@ -44,6 +44,13 @@ def out_signature(interface: str, method: str) -> str:
 
 
 @cache
+def takes_descriptors(interface: str, method: str) -> tuple[int, ...]:
+    """Which in arguments of a method are descriptors (``h``); none of the agent's nests them."""
+    info = interface_info(interface).lookup_method(method)
+    return tuple(at for at, arg in enumerate(info.in_args) if arg.signature == "h")
+
+
+@cache
 def property_signatures(interface: str) -> dict[str, str]:
     return {item.name: item.signature for item in interface_info(interface).properties}
 

@@ -76,7 +76,7 @@ def publish(
     exports = Exports(bus, callers, limits.max_request_bytes + _ENVELOPE_BYTES)
     jobs = Jobs(bus, exports, inference, authority)
     sessions = Sessions(exports, conversations, jobs, config)
-    asking = InferenceRoom(inference, jobs, limits, sessions.methods())
+    asking = InferenceRoom(inference, jobs, limits, sessions.methods(), authority)
 
     def reconfigure(fresh: Config) -> None:
         sessions.config = fresh

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Later:
 
 
 Method = Callable[[Owner, tuple[Any, ...]], Answer | Later]
-"""(caller, in arguments) -> answer; raises StokerError."""
+"""(caller, in arguments) -> answer; raises StokerError. An ``h`` arrives as a descriptor that
+is closed when the method returns."""
 
 Properties = Callable[[Owner], Mapping[str, Any] | Later]
 """All properties by name, unpacked; a Later converts to such a mapping."""
@@ -108,7 +110,7 @@ class Exports:
                 self._run(reply, lambda: _read(door, owner, method, values))
             else:
                 signature = contract.out_signature(interface, method)
-                self._run(reply, lambda: door.methods[method](owner, values), signature)
+                self._run(reply, lambda: _call(door, owner, method, values, reply), signature)
 
         self._callers.identify(sender, identified)
 
@@ -147,6 +149,21 @@ class Exports:
     def _finish(self, reply: Reply, error: BaseException) -> None:
         self._pending.discard(reply)
         reply.fail(error)
+
+
+def _call(
+    door: Door, owner: Owner, method: str, values: tuple[Any, ...], reply: Reply
+) -> Answer | Later:
+    """One method; its descriptors are open while it runs and no longer."""
+    arguments, opened = list(values), list[int]()
+    try:
+        for at in contract.takes_descriptors(door.interface, method):
+            opened.append(reply.descriptor(arguments[at]))
+            arguments[at] = opened[-1]
+        return door.methods[method](owner, tuple(arguments))
+    finally:
+        for fd in opened:
+            os.close(fd)
 
 
 def _read(door: Door, owner: Owner, method: str, values: tuple[Any, ...]) -> Answer | Later:

@@ -10,12 +10,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from stoker.api import contract, requests
+from stoker.api import contract, handover, requests
+from stoker.api.behalf import speaker
 from stoker.api.exports import Answer, Door, Later, Method, bus_text, vardict
 from stoker.api.job import Jobs
 from stoker.errors import Busy, by_code
-from stoker.events.inference import Owner
+from stoker.events.inference import MemoryUse, ModelInfo, Owner
 from stoker.ports.doors import InferenceDoor, InferenceSnapshot, JobView
+from stoker.ports.system import Authority
 
 
 class InferenceRoom:
@@ -25,9 +27,10 @@ class InferenceRoom:
         jobs: Jobs,
         limits: requests.Limits,
         sessions: Mapping[str, Method],
+        authority: Authority,
     ) -> None:
         """``sessions``: the methods of this interface that lead to kept conversations."""
-        self._sessions = sessions
+        self._sessions, self._authority = sessions, authority
         self._service = service
         self._jobs = jobs
         self.limits = limits
@@ -37,9 +40,11 @@ class InferenceRoom:
             contract.INFERENCE,
             {
                 "CreateJob": self.create_job,
+                "CreateJobFd": self.create_job_fd,
                 "Ask": self.ask,
                 "Tokenize": self.tokenize,
                 "CountTokens": self.count_tokens,
+                "Embed": self.embed,
                 "ListModels": self.list_models,
                 **self._sessions,
             },
@@ -47,8 +52,22 @@ class InferenceRoom:
         )
 
     def create_job(self, owner: Owner, args: tuple[Any, ...]) -> Later:
-        ask = requests.parse_ask(args[0], self.limits)
-        delivery = requests.parse_delivery(args[1])
+        return self._start(owner, args[0], args[1], self.limits)
+
+    def create_job_fd(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        request = handover.read_request(args[0], self.limits.max_request_fd_bytes)
+        return self._start(owner, request, args[1], self.limits.of_files())
+
+    def _start(
+        self,
+        owner: Owner,
+        request: Mapping[str, object],
+        options: Mapping[str, object],
+        limits: requests.Limits,
+    ) -> Later:
+        owner, options = speaker(owner, options, self._authority)
+        ask = requests.parse_ask(request, limits)
+        delivery = requests.parse_delivery(options)
         reader, writer = stream_pipe()
         try:  # the service owns ``writer`` from here on, whatever happens
             future = self._service.submit(ask, delivery, owner, writer)
@@ -62,29 +81,56 @@ class InferenceRoom:
         ask = requests.parse_question(args[0], self.limits)
         return Later(self._service.answer(ask, owner), answer_text)
 
-    def tokenize(self, _owner: Owner, args: tuple[Any, ...]) -> Later:
+    def tokenize(self, owner: Owner, args: tuple[Any, ...]) -> Later:
         text = requests.parse_text(args[0])
-        return Later(self._service.tokenize(text), lambda tokens: Answer((tokens,)))
+        return Later(self._service.tokenize(text, owner), lambda tokens: Answer((tokens,)))
 
-    def count_tokens(self, _owner: Owner, args: tuple[Any, ...]) -> Later:
+    def count_tokens(self, owner: Owner, args: tuple[Any, ...]) -> Later:
         text = requests.parse_text(args[0])
-        return Later(self._service.tokenize(text), lambda tokens: Answer((len(tokens),)))
+        return Later(self._service.tokenize(text, owner), lambda tokens: Answer((len(tokens),)))
 
-    def list_models(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
-        models = [
-            vardict(
-                name=("s", model.name),
-                path=("s", model.path),
-                size_bytes=("t", model.size_bytes),
-                state=("s", model.state),
-                reason=("s", model.reason),
-                default=("b", model.default),
-                description=("s", model.description),
-                context_tokens=("u", model.context_tokens),
-            )
-            for model in self._service.models()
-        ]
-        return Answer((models,))
+    def embed(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        owner, options = speaker(owner, args[1], self._authority)
+        requests.parse_nothing(options)
+        texts = requests.parse_texts(args[0], self.limits)
+        return Later(self._service.embed(texts, owner), Answer)
+
+    def list_models(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
+        return Later(self._service.list_models(), _models)
+
+
+def _models(found: tuple[ModelInfo, ...]) -> Answer:
+    models = [
+        vardict(
+            name=("s", model.name),
+            path=("s", model.path),
+            size_bytes=("t", model.size_bytes),
+            state=("s", model.state),
+            reason=("s", model.reason),
+            default=("b", model.default),
+            description=("s", model.description),
+            context_tokens=("u", model.context_tokens),
+            aliases=("as", [bus_text(alias) for alias in model.aliases]),
+            adapters=("as", list(model.adapters)),
+            **memory_use(model.memory),
+        )
+        for model in found
+    ]
+    return Answer((models,))
+
+
+def memory_use(use: MemoryUse | None, *, whole: bool = False) -> dict[str, tuple[str, object]]:
+    """What the model in use was given; nothing for the others. ``whole`` with its context."""
+    if use is None:
+        return {}
+    context: dict[str, tuple[str, object]] = {"context_tokens": ("u", use.context_tokens)}
+    return (context if whole else {}) | {
+        "slots": ("u", use.slots),
+        "kv_type": ("s", use.kv_type),
+        "kv_bytes": ("t", use.kv_bytes),
+        "expected_bytes": ("t", use.expected_bytes),
+        "gave_way": ("s", use.gave_way),
+    }
 
 
 def properties(now: InferenceSnapshot) -> dict[str, Any]:

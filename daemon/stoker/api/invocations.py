@@ -14,7 +14,7 @@ from typing import Any
 from gi.repository import Gio, GLib, GObject
 
 from stoker.api import errormap
-from stoker.errors import InternalError, StokerError
+from stoker.errors import Busy, InternalError, InvalidRequest, StokerError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,20 @@ class Reply:
         else:
             invocation.return_value(body)
         self._release(invocation)
+
+    def descriptor(self, index: int) -> int:
+        """A duplicate of a descriptor that came with the call; the caller closes it.
+
+        Raises InvalidRequest when the call brought no such descriptor, Busy when we have none
+        left. Must not be called after the answer.
+        """
+        brought = self._invocation.get_message().get_unix_fd_list()
+        if brought is None or not 0 <= index < brought.get_length():
+            raise InvalidRequest(f"cannot read the call: it brought no descriptor {index}")
+        try:
+            return int(brought.get(index))
+        except GLib.Error as error:
+            raise Busy(f"cannot take a descriptor: {error.message}", hint="try again") from error
 
     def fail(self, error: BaseException) -> None:
         """A typed error as it is; anything else is a fault of ours, logged in full."""

@@ -6,18 +6,35 @@ remembers the job. For another user it is not found, as if it were not there.
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gi.repository import GLib
 
 from stoker.api import contract
 from stoker.api.bus import Bus
 from stoker.api.exports import Answer, Door, Exports, Later, bus_text, vardict
-from stoker.errors import NotFound
+from stoker.api.handover import ResultFiles
+from stoker.errors import Busy, NotFound
 from stoker.events.inference import Owner
 from stoker.ports.doors import InferenceDoor, JobView
 from stoker.ports.system import Authority
+
+_RESULT: Final = {
+    "state": "s",
+    "text": "s",
+    "reasoning": "s",
+    "finish_reason": "s",
+    "truncated": "b",
+    "prompt_tokens": "u",
+    "completion_tokens": "u",
+    "error_code": "s",
+    "error_message": "s",
+    "tool_calls": "s",
+    "logprobs": "s",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +54,13 @@ class Jobs:
         self._service = service
         self._authority = authority
         self._held: dict[str, _Held] = {}
+        self._files = ResultFiles()
 
     def accept(self, view: JobView) -> str:
         """Publish the job's object; returns its path, to be told after it answers."""
         path = contract.job_path(view.id)
-        number = self._exports.add(path, JobRoom(view, self._service, self._authority).door())
+        room = JobRoom(view, self._service, self._authority, self._files)
+        number = self._exports.add(path, room.door())
         self._held[view.id] = _Held(view.owner, number)
         return path
 
@@ -56,6 +75,7 @@ class Jobs:
         held = self._held.pop(job, None)
         if held is not None:
             self._exports.remove(held.number)
+            self._files.forget(job)
 
     def _emit(self, view: JobView, signal: str, body: Any) -> None:
         held = self._held.get(view.id)  # jobs of Ask have no object, so no signals
@@ -65,14 +85,21 @@ class Jobs:
 
 
 class JobRoom:
-    def __init__(self, view: JobView, service: InferenceDoor, authority: Authority) -> None:
+    def __init__(
+        self, view: JobView, service: InferenceDoor, authority: Authority, files: ResultFiles
+    ) -> None:
         self._id = view.id
+        self._files = files
         self._uid = view.owner.uid
         self._service = service
         self._authority = authority
 
     def door(self) -> Door:
-        methods = {"Cancel": self.cancel, "GetResult": self.get_result}
+        methods = {
+            "Cancel": self.cancel,
+            "GetResult": self.get_result,
+            "GetResultFd": self.get_result_fd,
+        }
         return Door(contract.JOB, methods, self.properties)
 
     def cancel(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
@@ -83,6 +110,21 @@ class JobRoom:
     def get_result(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
         self._admit(owner)
         return Later(self._service.job(self._id), lambda view: Answer((result(view),)))
+
+    def get_result_fd(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        self._admit(owner)
+        opened: list[int] = []
+
+        def convert(view: JobView) -> Answer:
+            if view.state not in ("done", "failed"):
+                raise Busy(
+                    f"cannot pass the result: job {self._id} is {view.state}",
+                    hint="read its stream to the end first, or call GetResult",
+                )
+            opened.append(self._files.open(self._id, self._uid, result_json(view)))
+            return Answer((0,), tuple(opened))
+
+        return Later(self._service.job(self._id), convert, lambda: _close(opened))
 
     def properties(self, owner: Owner) -> Later:
         self._admit(owner)
@@ -101,15 +143,17 @@ class JobRoom:
             raise NotFound(f"cannot find job {self._id}: no such job of yours")
 
 
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
 def result(view: JobView) -> dict[str, Any]:
-    return vardict(
-        state=("s", view.state),
-        text=("s", view.text),
-        reasoning=("s", view.reasoning),
-        finish_reason=("s", view.finish_reason),
-        truncated=("b", view.truncated),
-        prompt_tokens=("u", view.prompt_tokens),
-        completion_tokens=("u", view.completion_tokens),
-        error_code=("s", view.error_code),
-        error_message=("s", view.error_message),
-    )
+    return vardict(**{key: (kind, getattr(view, key)) for key, kind in _RESULT.items()})
+
+
+def result_json(view: JobView) -> bytes:
+    """The same as one JSON object; text as a D-Bus string would carry it."""
+    facts = {key: getattr(view, key) for key in _RESULT}
+    clean = {key: bus_text(it) if isinstance(it, str) else it for key, it in facts.items()}
+    return json.dumps(clean, ensure_ascii=False).encode()

@@ -7,22 +7,23 @@ refused. The size of the whole call was checked before it was unpacked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from stoker.api.shape_requests import parse_message, parse_shape
 from stoker.config.limits import SECTIONS
 from stoker.config.schema import Config
 from stoker.errors import InvalidRequest, StokerError
 from stoker.events.inference import Ask, Delivery, JobClass
-from stoker.events.runner import Message, Sampling
+from stoker.events.prompt import OVERFLOW, Message, Sampling
 from stoker.getters import Table
 from stoker.units import Seconds
 
-ROLES: Final = ("system", "user", "assistant")
 FORMATS: Final = ("ndjson", "text")
 MAX_MESSAGES: Final = 1024
 MAX_STOPS: Final = 16
+MAX_TEXTS: Final = 64
 MAX_STOP_BYTES: Final = 256
 MAX_MODEL_BYTES: Final = 256
 MAX_DEADLINE_MS: Final = 24 * 3600 * 1000
@@ -35,11 +36,21 @@ class Limits:
     max_request_bytes: int = 1 << 20
     max_tokens_limit: int = 8192
     sampling: Sampling = field(default_factory=Sampling)
+    max_request_fd_bytes: int = 4 << 20
 
     @classmethod
     def of(cls, config: Config) -> Limits:
         inference = config.inference
-        return cls(inference.max_request_bytes, inference.max_tokens_limit, config.sampling)
+        return cls(
+            inference.max_request_bytes,
+            inference.max_tokens_limit,
+            config.sampling,
+            inference.max_request_fd_bytes,
+        )
+
+    def of_files(self) -> Limits:
+        """The same for a request that came as a file, which may be larger."""
+        return replace(self, max_request_bytes=self.max_request_fd_bytes)
 
 
 def parse_ask(request: Mapping[str, object], limits: Limits) -> Ask:
@@ -58,9 +69,41 @@ def parse_ask(request: Mapping[str, object], limits: Limits) -> Ask:
         stop=_stops(table),
         sampling=_sampling(table, limits.sampling),
         reasoning=table.flag("reasoning", True),
+        shape=parse_shape(table),
+        overflow=table.choice("overflow", ("", *OVERFLOW), ""),
     )
+    _fits_together(ask, table)
     table.finish()
     return ask
+
+
+def _fits_together(ask: Ask, table: Table) -> None:
+    """What no single key can tell."""
+    if ask.shape.tools and ask.raw:
+        table.refuse("tools", "they go through the chat template, which raw leaves out")
+    if ask.shape.reasoning_tokens >= 0 and not ask.reasoning:
+        table.refuse("reasoning_tokens", "counts what reasoning = false does not tell apart")
+
+
+def parse_texts(texts: Sequence[str], limits: Limits) -> tuple[str, ...]:
+    """The texts of Embed: 1..64, together as large as a request may be."""
+    table = Table({"texts": list(texts)}, _fail)
+    found = table.texts("texts", max_items=MAX_TEXTS)
+    size = 0
+    for index, text in enumerate(found):
+        size += len(_sound(table, f"texts[{index}]", text).encode())
+        if not text or size > limits.max_request_bytes:
+            table.refuse(
+                f"texts[{index}]", f"is empty, or all are over {limits.max_request_bytes} bytes"
+            )
+    if not found:
+        table.refuse("texts", "is empty")
+    return found
+
+
+def parse_nothing(options: Mapping[str, object]) -> None:
+    """``options`` of a method that knows none yet."""
+    Table(options, _fail, "options").finish()
 
 
 def parse_question(question: str, limits: Limits) -> Ask:
@@ -104,22 +147,13 @@ def _question(table: Table, limits: Limits) -> tuple[str, tuple[Message, ...]]:
             table.refuse("prompt", "is empty")
         return ("", (*head, Message("user", prompt))) if head else (prompt, ())
     messages = tuple(
-        Message(item.choice("role", ROLES), _message_text(item, limit))
-        for item in table.tables("messages", max_items=MAX_MESSAGES)
+        parse_message(item, limit) for item in table.tables("messages", max_items=MAX_MESSAGES)
     )
     if not any(message.content for message in messages):
         table.refuse("messages", "is empty")
     if head and messages[0].role == "system":
         table.refuse("system", "messages begin with a system message already")
     return "", head + messages
-
-
-def _message_text(item: Table, limit: int) -> str:
-    content = _text(item, "content", limit)
-    for key in item.keys():  # noqa: SIM118  (Table is no mapping)
-        if key not in ("role", "content"):
-            item.refuse(key, "unknown key")
-    return content
 
 
 def _sampling(table: Table, default: Sampling) -> Sampling:

@@ -6,10 +6,12 @@ writes each piece when it is there. What is asked is not its business.
 
 from __future__ import annotations
 
+import json
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from stoker.cli.bars import Bar
@@ -50,9 +52,50 @@ def options_of(args: Namespace) -> Options:
         options["deadline_s"] = args.timeout
     if args.job_class is not None:
         options["job_class"] = args.job_class
+    _shape(args, options)
     if getattr(args, "raw", False):
         options["raw"] = True
     return options
+
+
+def _shape(args: Namespace, options: Options) -> None:
+    """What ``ask`` alone knows: the form of the answer, reasoning, adapters."""
+    schema = getattr(args, "json_schema", None)
+    if getattr(args, "schema", None) is not None:
+        schema = read_text(args.schema)
+    if schema is not None:
+        try:
+            form = {"type": "json_schema", "json_schema": {"schema": json.loads(schema)}}
+        except (ValueError, RecursionError) as fault:
+            raise StokerClientError(
+                "invalid-request", f"cannot read the schema: it is no JSON: {fault}"
+            ) from fault
+        options["response_format"] = form
+    if getattr(args, "grammar", None) is not None:
+        options["grammar"] = read_text(args.grammar)
+    if getattr(args, "reasoning_tokens", None) is not None:
+        options["reasoning_tokens"] = args.reasoning_tokens
+    if getattr(args, "lora", None):
+        options["lora"] = dict(_adapter(word) for word in args.lora)
+
+
+def read_text(path: str) -> str:
+    """A small text file that belongs to the question."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8"
+        raise StokerClientError("invalid-request", f"cannot read {path}: {reason}") from fault
+
+
+def _adapter(word: str) -> tuple[str, float]:
+    name, mark, scale = word.partition("=")
+    try:
+        return name, float(scale) if mark else 1.0
+    except ValueError as fault:
+        raise StokerClientError(
+            "invalid-request", f"cannot use --lora {word}: {scale!r} is no number"
+        ) from fault
 
 
 def begin(stoker: Stoker, question: str | Messages, options: Options, terminal: Terminal) -> Stream:
@@ -115,6 +158,8 @@ class Writer:
                 self._piece(record)
             case "progress" if not self._part and waited_s > _QUIET_S and record.total:
                 self._bar.update("reading the prompt", record.done / record.total)
+            case "tool":
+                self._call(record)
             case "session":
                 self.answer.omitted_turns = record.omitted_turns
             case "done":
@@ -135,6 +180,15 @@ class Writer:
             self._line_open = not text.endswith("\n")
         terminal.write(terminal.paint(text, "dim") if record.kind == "reasoning" else text)
 
+    def _call(self, record: Record) -> None:
+        """A call that the model wants made: one line, since nobody here makes it."""
+        if not self._terminal.as_json:
+            self._bar.close()
+            gap = "\n" if self._line_open else ""
+            line = json.dumps(dict(record.call), ensure_ascii=False)
+            self._terminal.write(f"{gap}{self._terminal.clean(line)}\n")
+            self._line_open = False
+
     def _wait_for_first(self, stream: Stream, stoker: Stoker) -> None:
         """A queued job says nothing: look whether the agent is loading, and show that."""
         if not self._terminal.err_is_tty or self._terminal.as_json:
@@ -149,6 +203,7 @@ class Writer:
 def stats(record: Record) -> str:
     """Tokens and times of a ``done`` record in one line; what is unknown is left out."""
     usage, timings = record.inner("usage"), record.inner("timings")
+    done = record.data.get("done")
     parts = []
     for words, count, rate in (
         ("prompt tokens", "prompt_tokens", "prefill_tok_s"),
@@ -158,6 +213,15 @@ def stats(record: Record) -> str:
             speed = timings.get(rate)
             each = f" ({speed:.1f} a second)" if isinstance(speed, float) else ""
             parts.append(f"{usage[count]} {words}{each}")
+    if usage.get("cached_tokens"):
+        parts.insert(1, f"{usage['cached_tokens']} of them known already")
+    for words, key in (
+        ("messages left out", "omitted_messages"),
+        ("tokens shifted out", "shifted_tokens"),
+    ):
+        left_out = done.get(key) if isinstance(done, Mapping) else 0
+        if left_out:
+            parts.append(f"{left_out} {words}")
     first = timings.get("first_token_ms")
     if isinstance(first, float):
         parts.append(f"the first after {first:.1f} ms")

@@ -105,8 +105,18 @@ def _add_global(parser: argparse.ArgumentParser, absent: str | None) -> None:
 
 def _fill_ask(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the question")
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="the question goes on with this file's text"
+    )
     _add_answering(parser)
-    parser.add_argument("--raw", action="store_true", help="no chat template: continue the text")
+    add = parser.add_argument
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--schema", metavar="FILE", help="answer in JSON that follows this schema")
+    shape.add_argument("--json-schema", metavar="JSON", help="the same, with the schema itself")
+    shape.add_argument("--grammar", metavar="FILE", help="answer as this GBNF grammar allows")
+    add("--reasoning-tokens", metavar="N", type=int, help="reason at most so long; 0 = not at all")
+    add("--lora", metavar="NAME[=SCALE]", action="append", help="use an adapter (may be repeated)")
+    add("--raw", action="store_true", help="no chat template: continue the text")
     parser.add_argument("--stats", action="store_true", help="tokens and times on standard error")
     parser.add_argument("--no-stdin", action="store_true", help="do not read standard input")
 
@@ -145,9 +155,19 @@ def _add_answering(parser: argparse.ArgumentParser) -> None:
     add("--reasoning", action="store_true", help="show reasoning even where it is hidden")
 
 
+def _fill_models(parser: argparse.ArgumentParser) -> None:
+    actions = ("list", "use")
+    parser.add_argument("action", nargs="?", choices=actions, default="list", help="what to do")
+    parser.add_argument("model", metavar="NAME", nargs="?", help="the model to use, or its alias")
+
+
 def _fill_tokens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the text (or standard input)")
     parser.add_argument("--ids", action="store_true", help="print the token ids too")
+
+
+def _fill_embed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="the texts (or lines of input)")
 
 
 def _fill_version(parser: argparse.ArgumentParser) -> None:
@@ -170,11 +190,13 @@ VERBS: Final[tuple[Verb, ...]] = (
         "ask",
         "ask one question; the answer is streamed",
         "Ask one question. The answer appears as it is made; Ctrl-C stops it.\n"
-        "Text on standard input is added below the question, or is the question.",
+        "Text on standard input, or in a file, is added below the question, or is the question.",
         (
             'stokerctl ask "Why is the sky blue?"',
             'cat report.txt | stokerctl ask "Summarise this text:"',
+            'stokerctl ask -f report.txt "Summarise this text:"',
             'stokerctl ask --max-tokens 32 --seed 7 --temperature 0 "Name three rivers."',
+            'stokerctl ask --schema person.json "Invent a person."',
             'stokerctl --json ask "Hello" | head -n 3',
         ),
         _fill_ask,
@@ -214,8 +236,12 @@ VERBS: Final[tuple[Verb, ...]] = (
     Verb(
         "models",
         "the models the agent knows",
-        "The models the agent knows, and why one of them is not used.",
-        ("stokerctl models",),
+        'The models the agent knows, and why one of them is not used. "use" makes another\n'
+        "one serve until the agent ends: running answers have some time to end, new questions\n"
+        "wait, and if it cannot answer the old one is used again. Only root and group\n"
+        "stoker-admin may do that.",
+        ("stokerctl models", "sudo stokerctl models use smollm2"),
+        _fill_models,
     ),
     Verb(
         "tokens",
@@ -223,6 +249,14 @@ VERBS: Final[tuple[Verb, ...]] = (
         "Count the tokens of a text in the vocabulary of the loaded model.",
         ('stokerctl tokens "How long is this?"', "stokerctl tokens --ids < notes.txt"),
         _fill_tokens,
+    ),
+    Verb(
+        "embed",
+        "turn texts into vectors",
+        "One vector for each text, as one JSON array a line. Without TEXT, each line of\n"
+        "standard input is a text. Vectors have length 1: their product is their likeness.",
+        ('stokerctl embed "a red apple" "a green pear"', "stokerctl embed < lines.txt"),
+        _fill_embed,
     ),
     Verb(
         "thermal",

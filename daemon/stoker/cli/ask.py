@@ -1,4 +1,4 @@
-"""The verb ``ask``: one question from the command line and standard input, one answer."""
+"""The verb ``ask``: one question from the command line, a file or standard input, one answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from os import fstat, read
+from pathlib import Path
 from typing import Final
 
 from stoker.cli.answer import Writer, begin, options_of, stats
@@ -19,7 +20,11 @@ _PATIENCE_S: Final = 3.0
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
-    question = compose(args.words, "" if args.no_stdin else read_input(terminal, args.words))
+    if args.file is not None:
+        given = read_file(args.file)
+    else:
+        given = "" if args.no_stdin else read_input(terminal, args.words)
+    question = compose(args.words, given)
     if not question:
         raise StokerClientError(
             "invalid-request",
@@ -58,19 +63,33 @@ def read_input(terminal: Terminal, words: Sequence[str]) -> str:
         terminal.note("Type the question, then Ctrl-D:")
     elif not select.select([0], [], [], _PATIENCE_S)[0]:
         terminal.note("stokerctl: waiting for standard input (--no-stdin leaves it alone)")
+    return _text(0, "standard input")
+
+
+def read_file(name: str) -> str:
+    """The text of a file."""
+    try:
+        with Path(name).open("rb", buffering=0) as file:
+            return _text(file.fileno(), name)
+    except OSError as fault:
+        raise StokerClientError(
+            "invalid-request", f"cannot read {name}: {fault.strerror}"
+        ) from fault
+
+
+def _text(fd: int, name: str) -> str:
     data = bytearray()
-    while chunk := read(0, 1 << 16):
+    while chunk := read(fd, 1 << 16):
         data += chunk
         if len(data) > MAX_INPUT_BYTES:
             raise StokerClientError(
-                "request-too-large",
-                f"cannot read standard input: more than {MAX_INPUT_BYTES >> 20} MiB",
+                "request-too-large", f"cannot read {name}: more than {MAX_INPUT_BYTES >> 20} MiB"
             )
     try:
         return data.decode()
     except UnicodeDecodeError as fault:
         raise StokerClientError(
             "invalid-request",
-            f"cannot read standard input: byte {fault.start} is not UTF-8",
+            f"cannot read {name}: byte {fault.start} is not UTF-8",
             hint="iconv -t UTF-8 converts text",
         ) from fault

@@ -26,6 +26,8 @@ def _facts(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object,
         case "status":
             status = stoker.status()
             return status, screens.status(status, terminal)
+        case "models" if args.action == "use":
+            return _use(args, stoker, terminal)
         case "models":
             models = stoker.models()
             return models, screens.models(models, terminal)
@@ -49,6 +51,22 @@ def _facts(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object,
             stoker.restart_runner()
             return {"restarted": True}, ["The runner was started again."]
     raise AssertionError(args.verb)
+
+
+def _use(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object, list[str]]:
+    if not args.model:
+        raise StokerClientError(
+            "invalid-request", "cannot change the model: no name is given",
+            hint="stokerctl models shows the names",
+        )  # fmt: skip
+    found = stoker.use_model(args.model)
+    name, before = (terminal.clean(str(found.get(key, ""))) for key in ("model", "previous"))
+    if name == before:
+        return found, [f"Model {name} is in use already."]
+    lines = [f"Model {name} is used now, instead of {before} ({found.get('took_s', 0.0):.1f} s)."]
+    if found.get("preempted"):
+        lines.append(f"  answers cut short: {found['preempted']}")
+    return found, lines
 
 
 def _tokens(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object, list[str]]:

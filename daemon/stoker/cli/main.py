@@ -93,6 +93,10 @@ def _verb(args: Namespace, terminal: Terminal) -> int:
             from stoker.cli import ask
 
             return ask.run(args, terminal)
+        case "embed":
+            from stoker.cli import embed
+
+            return embed.run(args, terminal)
         case "chat":
             from stoker.cli import chat
 

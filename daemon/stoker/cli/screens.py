@@ -18,7 +18,7 @@ STATE_WORDS: Final = {
     "watching": "watching only: there is no clock to slow down on this machine",
     "blind": "there is no temperature sensor on this machine",
 }
-_GOOD: Final = ("ready", "ok", "idle", "watching", "blind")
+_GOOD: Final = ("ready", "asleep", "ok", "idle", "watching", "blind")
 _WAITING: Final = ("starting", "loading", "restarting", "degraded")
 
 
@@ -42,6 +42,8 @@ def status(facts: Facts, terminal: Terminal) -> list[str]:
             ("state", look(state, terminal) + (f": {reason}" if reason else "")),
             ("model", model + (f" ({engine})" if engine else "")),
             ("runner", ", ".join(runner)),
+            *(("memory", line) for line in memory(facts, terminal)),
+            *_cpus(facts, terminal),
             (
                 "jobs",
                 f"{facts.get('active_jobs', 0)} running, {facts.get('queue_depth', 0)} waiting",
@@ -54,6 +56,34 @@ def status(facts: Facts, terminal: Terminal) -> list[str]:
     )
 
 
+def memory(facts: Facts, terminal: Terminal) -> list[str]:
+    """What the model in use was given, and how short memory is; nothing if neither is known."""
+    out = []
+    if facts.get("expected_bytes"):
+        slots = int(facts.get("slots", 0))
+        out.append(
+            f"{slots} slot{'s' * (slots != 1)} of {int(facts.get('context_tokens', 0))} tokens, "
+            f"{_text(facts, 'kv_type', terminal)}, {size(int(facts['expected_bytes']))} expected"
+        )
+    if facts.get("gave_way"):
+        out.append(_text(facts, "gave_way", terminal))
+    level = _text(facts, "memory_level", terminal)
+    if level not in ("", "calm"):
+        out.append(f"{level}: caches and contexts shrink, large requests wait")
+    return out
+
+
+def _cpus(facts: Facts, terminal: Terminal) -> tuple[tuple[str, str], ...]:
+    """Nothing where no stoker-slice has been at work (a checkout, a system without systemd)."""
+    state, cpus, reason = (
+        _text(facts, key, terminal) for key in ("cpu_state", "cpus", "cpu_reason")
+    )
+    words = {"partition": f"{cpus}, its own", "cpuset": f"{cpus}, shared", "none": "any, shared"}
+    if state not in words:
+        return ()
+    return (("cpus", words[state] + (f": {reason}" if reason else "")),)
+
+
 def models(found: Sequence[Facts], terminal: Terminal) -> list[str]:
     """A line for each model; ``*`` marks the default."""
     if not found:
@@ -64,14 +94,22 @@ def models(found: Sequence[Facts], terminal: Terminal) -> list[str]:
         rows.append(
             (
                 "*" if item.get("default") else "",
-                _text(item, "name", terminal),
+                _names(item, terminal),
                 _text(item, "state", terminal),
                 size(int(item.get("size_bytes", 0))),
                 str(context) if context else "",
-                _text(item, "reason", terminal) or _text(item, "description", terminal),
+                _text(item, "reason", terminal)
+                or "; ".join(memory(item, terminal))
+                or _text(item, "description", terminal),
             )
         )
     return columns(rows)
+
+
+def _names(item: Facts, terminal: Terminal) -> str:
+    """The name, and the aliases behind it."""
+    others = ", ".join(terminal.clean(str(alias)) for alias in item.get("aliases", ()))
+    return _text(item, "name", terminal) + (f" ({others})" if others else "")
 
 
 def thermal(facts: Facts, terminal: Terminal) -> list[str]:

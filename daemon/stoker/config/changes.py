@@ -14,6 +14,7 @@ from stoker.config.schema import Config
 
 LIVE: Final = (
     "daemon.log_level",
+    "swap.",
     "restart.",
     "inference.",
     "sampling.",
@@ -57,9 +58,11 @@ def flatten(config: Config) -> dict[str, object]:
     for name, some in (("users", config.users), ("groups", config.groups)):
         for who, quota in some.items():
             out.update(_fields(f"{name}.{who}", quota))
-    for model in config.models:
-        out.update(_fields(f"models.{model.name}", model))
-        del out[f"models.{model.name}.name"]
+    tables: list[tuple[str, object]] = [(f"models.{model.name}", model) for model in config.models]
+    tables += [(f"adapters.{item.name}", item) for item in config.adapters]
+    for prefix, table in tables:
+        out.update(_fields(prefix, table))
+        del out[f"{prefix}.name"]
     return out
 
 

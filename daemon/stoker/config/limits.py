@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from stoker.events.inference import JobClass
-from stoker.events.runner import SAMPLING_RANGES
+from stoker.events.prompt import OVERFLOW, SAMPLING_RANGES
 from stoker.getters import Table
 
 Reader = Callable[[Table, str, Any], object]
@@ -22,6 +22,7 @@ MIB: Final = 1 << 20
 DAY_S: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+USER: Final = re.compile(r"(?:[a-z_][a-z0-9_-]{0,31})?")  # "" = nobody
 _MAX_PATH_BYTES: Final = 4096  # PATH_MAX
 
 
@@ -68,6 +69,11 @@ def path(table: Table, key: str, default: Any) -> object:
     return value
 
 
+def file_or_none(table: Table, key: str, default: Any) -> object:
+    """An absolute path, or "" for none."""
+    return "" if table.text(key, default) == "" else path(table, key, default)
+
+
 def bus(table: Table, key: str, default: Any) -> object:
     """``system``, ``session`` or a D-Bus address such as ``unix:path=/run/x``."""
     value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
@@ -84,14 +90,38 @@ def wall(table: Table, key: str, default: Any) -> object:
     return value
 
 
+def names(table: Table, key: str, default: Any) -> object:
+    """Further names of a model."""
+    found = table.texts(key, default, max_items=16)
+    for index, name in enumerate(found):
+        if not NAME.fullmatch(name):
+            table.refuse(f"{key}[{index}]", f"{name!r} is not a model's name")
+    return found
+
+
+def prompts(table: Table, key: str, default: Any) -> object:
+    """Whole system prompts, as programs send them."""
+    found = table.texts(key, default, max_items=16)
+    for index, prompt in enumerate(found):
+        if not prompt or len(prompt.encode("utf-8", "surrogatepass")) > 64 * KIB:
+            table.refuse(f"{key}[{index}]", f"must have 1..{64 * KIB} bytes")
+    return found
+
+
 MODEL: Final[Mapping[str, Reader]] = {
     "path": path,
     "context_tokens": whole(0, 1 << 20),
     "mmap": flag,
     "mlock": flag,
-    "kv_type": one_of("f16", "q8_0", "q4_0"),
+    "kv_type": one_of("auto", "f16", "q8_0", "q4_0"),
     "flash_attention": one_of("auto", "on", "off"),
     "gpu_layers": whole(0, 1000),
+    "aliases": names,
+}
+
+ADAPTER: Final[Mapping[str, Reader]] = {
+    "path": path,
+    "model": matching(NAME, "a model's name"),
 }
 
 QUOTA: Final[Mapping[str, Reader]] = {
@@ -118,11 +148,33 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "threads_batch": whole(0, 512),
         "batch_tokens": whole(16, 16_384),
         "prefill_target_ms": whole(1, 60_000),
+        "cached_prefixes": whole(0, 64),
+        "cache_tokens": whole(0, 1 << 20),
+        "shared_prefixes": prompts,
+        "state_bytes": whole(0, 1 << 40),
+        "state_idle_s": number(0.0, DAY_S),
         "gomp_spincount": whole(0, 1_000_000_000),
         "hello_timeout_s": number(0.5, 600.0),
         "load_stall_timeout_s": number(1.0, 3600.0),
         "heartbeat_timeout_s": number(2.0, 600.0),  # the runner beats once a second
         "stop_timeout_s": number(0.1, 120.0),
+    },
+    "swap": {
+        "policy": one_of("never", "when-idle", "on-demand"),
+        "drain_timeout_s": number(0.0, 3600.0),
+        "probe_timeout_s": number(1.0, 3600.0),
+        "keep_alive_s": number(0.0, 366 * DAY_S),
+    },
+    "memory": {
+        "fit": one_of("auto", "strict", "off"),
+        "reserve_bytes": whole(0, 1 << 40),
+        "least_context_tokens": whole(256, 1 << 20),
+        "pressure_file": file_or_none,
+        "tight_pct": number(0.1, 100.0),
+        "critical_pct": number(0.1, 100.0),
+        "calm_after_s": number(1.0, DAY_S),
+        "grow_after_s": number(1.0, DAY_S),
+        "huge_pages": flag,
     },
     "restart": {
         "backoff_first_s": number(0.01, 60.0),
@@ -134,10 +186,14 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "inference": {
         "queue_limit": whole(1, 10_000),
         "ageing_s": number(0.1, DAY_S),
+        "background_waits": flag,
         # A control character is six bytes of JSON: so many still fit a frame of 16 MiB.
         "max_request_bytes": whole(KIB, 2 * MIB),
+        # JSON already, with those characters as they will be sent.
+        "max_request_fd_bytes": whole(KIB, 14 * MIB),
         "max_tokens": whole(1, 1 << 20),
         "max_tokens_limit": whole(1, 1 << 20),
+        "overflow": one_of(*OVERFLOW),
         "deadline_s": number(1.0, DAY_S),
         "ask_timeout_s": number(1.0, DAY_S),
         "stream_buffer_bytes": whole(4 * KIB, 16 * MIB),
@@ -169,6 +225,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "period_min_s": number(0.05, 10.0),
         "period_max_s": number(0.05, 60.0),
     },
-    "access": {"admin_group": matching(GROUP, "a group's name")},
+    "access": {
+        "admin_group": matching(GROUP, "a group's name"),
+        "gateway_user": matching(USER, "a user's name"),
+    },
     "quotas": QUOTA,
 }

@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from stoker.config.limits import GROUP, MODEL, NAME, QUOTA, SECTIONS, Reader
-from stoker.config.schema import Config, ModelConfig, QuotaConfig
+from stoker.config.limits import ADAPTER, GROUP, MODEL, NAME, QUOTA, SECTIONS, Reader
+from stoker.config.schema import AdapterConfig, Config, ModelConfig, QuotaConfig
 from stoker.errors import ConfigInvalid, StokerError
 from stoker.getters import Table
 
@@ -19,6 +19,7 @@ Source = tuple[str, Mapping[str, object]]
 """(file name as people know it, its TOML table)."""
 
 MAX_MODELS: Final = 64
+MAX_ADAPTERS: Final = 64
 MAX_OVERRIDES: Final = 1024
 MAX_SEQUENCES: Final = 64  # as the runner's loader has it
 _MAX_DEPTH: Final = 8
@@ -50,12 +51,14 @@ def _config(table: Table) -> Config:
         for name, readers in SECTIONS.items()
     }
     models, default = _models(table.table("models"))
+    adapters = _adapters(table.table("adapters"), [model.name for model in models])
     quotas: QuotaConfig = sections["quotas"]
     users, groups = (_overrides(table.table(name), quotas) for name in ("users", "groups"))
     table.finish()
     config = dataclasses.replace(
-        base, default_model=default, models=models, users=users, groups=groups, **sections
-    )
+        base, default_model=default, models=models, adapters=adapters, users=users, groups=groups,
+        **sections,
+    )  # fmt: skip
     _cross_check(config, table)
     return config
 
@@ -80,10 +83,43 @@ def _models(table: Table) -> tuple[tuple[ModelConfig, ...], str]:
         if not entry.has("path"):
             entry.refuse("path", "missing")
         models.append(_section(entry, empty, MODEL))
+    _check_aliases(models, table)
     if default and default not in names:
         known = ", ".join(names) or "none"
         table.refuse("default", f"there is no [models.{default}]; known models: {known}")
     return tuple(models), default
+
+
+def _adapters(table: Table, models: Sequence[str]) -> tuple[AdapterConfig, ...]:
+    names = sorted(table.keys())
+    if len(names) > MAX_ADAPTERS:
+        table.refuse("", f"more than {MAX_ADAPTERS} adapters")
+    found = []
+    for name in names:
+        if not NAME.fullmatch(name):
+            table.refuse(name, "an adapter's name is 1..64 letters, digits, dots, dashes and lines")
+        entry = table.table(name)
+        for key in ADAPTER:
+            if not entry.has(key):
+                entry.refuse(key, "missing")
+        adapter = _section(entry, AdapterConfig(name, "", ""), ADAPTER)
+        if adapter.model not in models:
+            known = ", ".join(models) or "none"
+            entry.refuse("model", f"there is no [models.{adapter.model}]; known models: {known}")
+        found.append(adapter)
+    table.finish()
+    return tuple(found)
+
+
+def _check_aliases(models: Sequence[ModelConfig], table: Table) -> None:
+    """Each name means one model."""
+    taken = {model.name: model.name for model in models}
+    for model in models:
+        for index, alias in enumerate(model.aliases):
+            other = taken.setdefault(alias, model.name)
+            if other != model.name or alias == model.name or alias in model.aliases[:index]:
+                reason = f"{alias!r} is a name of model {other} already"
+                table.table(model.name).refuse(f"aliases[{index}]", reason)
 
 
 def _overrides(table: Table, quotas: QuotaConfig) -> dict[str, QuotaConfig]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stoker.events.runner import Sampling
+from stoker.events.prompt import Sampling
 from stoker.units import Bytes, Celsius, Seconds
 
 
@@ -30,9 +30,19 @@ class ModelConfig:
     context_tokens: int = 0  # per slot; 0 = the training context, at most 4096
     mmap: bool = True
     mlock: bool = False
-    kv_type: str = "f16"  # f16 | q8_0 | q4_0
+    kv_type: str = "auto"  # auto | f16 | q8_0 | q4_0; auto = f16 where it fits
     flash_attention: str = "auto"  # auto | on | off
     gpu_layers: int = 0
+    aliases: tuple[str, ...] = ()  # other names by which requests may ask for it
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """One ``[adapters.NAME]`` table: a LoRA file for one model."""
+
+    name: str
+    path: str
+    model: str  # as in [models.NAME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +55,41 @@ class RunnerConfig:
     threads_batch: int = 0  # 0 = as threads
     batch_tokens: int = 512
     prefill_target_ms: int = 200  # longest step while others decode
+    cached_prefixes: int = 8  # finished conversations kept ready; 0 = none
+    cache_tokens: int = 0  # room for them beside the slots' own, which they use while it is free
+    shared_prefixes: tuple[str, ...] = ()  # system prompts that users may share the cache of
+    state_bytes: Bytes = Bytes(256 << 20)  # of conversations saved to disk; 0 = none is
+    state_idle_s: Seconds = Seconds(30.0)  # a conversation is saved when unused for so long
     gomp_spincount: int = 2000  # bounds libgomp's busy wait; see docs/inference.md
     hello_timeout_s: Seconds = Seconds(20.0)
     load_stall_timeout_s: Seconds = Seconds(60.0)  # no load progress for so long = hung
     heartbeat_timeout_s: Seconds = Seconds(10.0)
     stop_timeout_s: Seconds = Seconds(5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapConfig:
+    """Changing the model while the agent runs; see docs/inference.md."""
+
+    policy: str = "never"  # never | when-idle | on-demand: may requests bring another model in
+    drain_timeout_s: Seconds = Seconds(30.0)  # for running jobs, before they are preempted
+    probe_timeout_s: Seconds = Seconds(60.0)  # for a new model to show that it can answer
+    keep_alive_s: Seconds = Seconds(0.0)  # idle for so long = unloaded; 0 = never
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """What a model may take, and what is given back when memory is short."""
+
+    fit: str = "auto"  # auto | strict | off; see core/fit.py
+    reserve_bytes: Bytes = Bytes(64 << 20)  # left to everybody else
+    least_context_tokens: int = 1024  # "auto" makes no context smaller than this
+    pressure_file: str = ""  # read instead of the kernel's memory pressure; "" = the kernel's
+    tight_pct: float = 10.0  # of time in which some task waited for memory
+    critical_pct: float = 10.0  # … in which all of them did
+    calm_after_s: Seconds = Seconds(30.0)
+    grow_after_s: Seconds = Seconds(300.0)
+    huge_pages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +105,12 @@ class RestartConfig:
 class InferenceConfig:
     queue_limit: int = 64
     ageing_s: Seconds = Seconds(60.0)  # so long a wait lifts a job by one class
+    background_waits: bool = True  # stands still while an interactive answer is made
     max_request_bytes: Bytes = Bytes(1 << 20)
+    max_request_fd_bytes: Bytes = Bytes(4 << 20)  # of a request in a sealed memory file
     max_tokens: int = 512  # when a request names none
     max_tokens_limit: int = 8192
+    overflow: str = "error"  # error | truncate-oldest | shift; a request may say otherwise
     deadline_s: Seconds = Seconds(600.0)
     ask_timeout_s: Seconds = Seconds(300.0)
     stream_buffer_bytes: Bytes = Bytes(64 << 10)  # unread text per job before it is paused
@@ -106,6 +149,7 @@ class ThermalConfig:
 @dataclass(frozen=True, slots=True)
 class AccessConfig:
     admin_group: str = "stoker-admin"
+    gateway_user: str = "stoker-gateway"  # may say on_behalf_of_uid; "" = nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +168,10 @@ class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     default_model: str = ""  # [models] default; empty = the first by name
     models: tuple[ModelConfig, ...] = ()
+    adapters: tuple[AdapterConfig, ...] = ()
     runner: RunnerConfig = field(default_factory=RunnerConfig)
+    swap: SwapConfig = field(default_factory=SwapConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     restart: RestartConfig = field(default_factory=RestartConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
     sampling: Sampling = field(default_factory=Sampling)

@@ -32,6 +32,7 @@ def admit(state: State, ask: Submit, now_s: Seconds) -> State | Refuse:
         max_tokens=ask.max_tokens,
         size_bytes=ask.size_bytes,
         since_s=now_s,
+        model=ask.model,
     )
     taken = replace(
         state,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from stoker.events.runner import Message
+from stoker.events.prompt import Message
 from stoker.events.sessions import DONE, FAILED, PARTIAL, Session, Settings, Turn
 
 BYTES_PER_TOKEN: Final = 3  # text has 3..4.5 bytes a token in common vocabularies; low is safe

@@ -30,6 +30,7 @@ def settle(state: State, now_s: Seconds) -> tuple[State, tuple[Action, ...]]:
         board.stop()
         while board.start_one():
             pass
+        board.hush()
     return board.result()
 
 
@@ -62,6 +63,21 @@ class _Board:
         for job in decoding[self._state.width :]:
             self._park(job)
 
+    def hush(self) -> None:
+        """Background out of the way of an interactive answer, though it has a slot: in one batch
+        its prompt would hold up every word of it."""
+        for job in self._decoding():
+            if self._hushed(job):
+                self._park(job)
+
+    def _hushed(self, job: Job) -> bool:
+        return (
+            self._state.rules.background_waits
+            and job.job_class is JobClass.BACKGROUND
+            and self._state.effective(job, self._now_s) is JobClass.BACKGROUND
+            and any(other.job_class is JobClass.INTERACTIVE for other in self._decoding())
+        )
+
     def start_one(self) -> bool:
         """Give the next in order a place; False when nobody can have one."""
         decoding = self._decoding()
@@ -75,7 +91,10 @@ class _Board:
         ready = [
             job
             for job in self._jobs.values()
-            if job.place is not Place.DECODING and not job.stalled and not self._state.barred(job)
+            if job.place is not Place.DECODING
+            and not job.stalled
+            and not self._state.barred(job)
+            and not self._hushed(job)
         ]
         return sorted(ready, key=self._key)
 

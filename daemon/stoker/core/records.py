@@ -8,9 +8,10 @@ to Job1.GetResult).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stoker.errors import StokerError
+from stoker.events.prompt import ToolCall
 from stoker.events.runner import Delta
 
 
@@ -25,7 +26,33 @@ def of_delta(delta: Delta, form: str) -> bytes:
         out += line({"r": delta.r})
     if delta.t:
         out += line({"t": delta.t})
+    if delta.lp is not None:
+        out += line({"lp": delta.lp.get("content", [])})
+    for call in delta.tools:
+        out += line({"tool": {"id": call.id, "name": call.name, "arguments": call.arguments}})
     return out
+
+
+def logprobs(delta: Delta) -> str:
+    """The likelihoods of one step as JSON, without the brackets of the list."""
+    found = delta.lp.get("content") if delta.lp is not None else None
+    items = found if isinstance(found, list) else []
+    return ",".join(json.dumps(item, ensure_ascii=True) for item in items)
+
+
+def tool_calls(calls: Iterable[ToolCall]) -> str:
+    """A JSON list in OpenAI's form, as a later request may give it back."""
+    return json.dumps(
+        [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in calls
+        ],
+        ensure_ascii=True,
+    )
 
 
 def of_done(done: Mapping[str, object], form: str) -> bytes:

@@ -21,6 +21,7 @@ class Phase(StrEnum):
     TERMINATING = "terminating"  # SIGTERM sent
     KILLING = "killing"  # SIGKILL sent
     NO_MODEL = "no-model"  # nothing that may be loaded until ``wake_s``
+    ASLEEP = "asleep"  # no runner until somebody asks
 
 
 # Events. Each carries the time it happened.
@@ -37,6 +38,20 @@ class Stop:
 @dataclass(frozen=True, slots=True)
 class Restart:
     """An administrator asks: the runner is replaced, set-aside models get a new chance."""
+
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Nobody has asked for long: unload."""
+
+    now_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Somebody asks."""
 
     now_s: Seconds
 
@@ -62,6 +77,8 @@ class LoadDone:
 class LoadFailed:
     now_s: Seconds
     reason: str
+    code: str = ""  # of ``stoker.errors``
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ class Proven:
 
 Event = (
     Start | Stop | Restart | Greeted | SignOfLife | LoadDone | LoadFailed | LinkLost | Exited
-    | LaunchFailed | Tick | Proven
+    | LaunchFailed | Tick | Proven | Sleep | Wake
 )  # fmt: skip
 
 
@@ -125,10 +142,13 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class RunnerGone:
-    """Jobs that ran there are lost; ``ordered`` says that we told it to go."""
+    """Jobs that ran there are lost; ``ordered`` says that we told it to go,
+    ``out_of_memory`` that the kernel ended it for want of memory.
+    """
 
     reason: str
     ordered: bool
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,8 @@ class SetAside:
 
     reason: str
     until_s: Seconds
+    code: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,5 +193,7 @@ class State:
     order: str = ""  # why we told the runner to go; "" = it goes by itself
     hung: str = ""  # why we kill it though nobody ordered it to go
     steady: bool = False  # it had been ready for long before it went
+    asleep: bool = False  # it was told to go until somebody asks
+    greeted: bool = False  # this runner said Hello: the model may be to blame from here on
     crashes: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
     aside: Mapping[str, SetAside] = field(default_factory=dict)

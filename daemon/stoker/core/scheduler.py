@@ -17,6 +17,7 @@ from stoker.core.scheduler_state import (
     Action,
     Charged,
     Dispatch,
+    Drain,
     Ended,
     Event,
     Headroom,
@@ -45,10 +46,10 @@ from stoker.core.waiting_line import position, wait_s
 from stoker.units import Seconds
 
 __all__ = [
-    "Accept", "Action", "Charged", "Dispatch", "Ended", "Event", "Headroom", "Heat", "Hold", "Job",
-    "Lost", "Pause", "Place", "Refuse", "Requeue", "Resume", "Revoke", "Rules", "RunnerLost",
-    "RunnerReady", "Stalled", "State", "Streamed", "Submit", "Tick", "Withdraw", "position",
-    "step", "wait_s",
+    "Accept", "Action", "Charged", "Dispatch", "Drain", "Ended", "Event", "Headroom", "Heat",
+    "Hold", "Job", "Lost", "Pause", "Place", "Refuse", "Requeue", "Resume", "Revoke", "Rules",
+    "RunnerLost", "RunnerReady", "Stalled", "State", "Streamed", "Submit", "Tick", "Withdraw",
+    "position", "step", "wait_s",
 ]  # fmt: skip
 
 MAX_LOSSES: Final = 2  # a job that lost two runners is not tried a third time
@@ -68,14 +69,8 @@ def step(state: State, event: Event, now_s: Seconds) -> Result:
             return _submit(state, event, now_s)
         case RunnerLost(ordered=ordered):
             return _lose(state, ordered, now_s)
-        case RunnerReady():
-            return placement.settle(replace(state, open=True), now_s)
-        case Hold(held=held):
-            return placement.settle(replace(state, held=held), now_s)
-        case Headroom(fraction=fraction):
-            return placement.settle(replace(state, heat=_heat(state.heat, fraction)), now_s)
-        case Tick():
-            return placement.settle(state, now_s)
+        case RunnerReady() | Drain() | Hold() | Headroom() | Tick():
+            return placement.settle(_told(state, event), now_s)
     job = state.jobs.get(event.job)
     if job is None:
         return state, ()
@@ -94,6 +89,21 @@ def step(state: State, event: Event, now_s: Seconds) -> Result:
             after, actions = placement.settle(_forget(state, job), now_s)
             return after, (Revoke(job.id), *actions) if in_runner else actions
     return state, ()
+
+
+def _told(state: State, event: RunnerReady | Drain | Hold | Headroom | Tick) -> State:
+    """What concerns every job."""
+    match event:
+        case RunnerReady(model=model):
+            return replace(state, open=True, model=model)
+        case Drain(draining=draining):
+            return replace(state, draining=draining)
+        case Hold(held=held):
+            return replace(state, held=held)
+        case Headroom(fraction=fraction):
+            return replace(state, heat=_heat(state.heat, fraction))
+        case Tick():
+            return state
 
 
 def _submit(state: State, event: Submit, now_s: Seconds) -> Result:

@@ -20,7 +20,7 @@ FIRST_ANSWER_TOKENS: Final = 128.0
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """``prompt_tokens`` is an estimate; ``deadline_s`` a moment, 0 = none."""
+    """``prompt_tokens`` is an estimate; ``deadline_s`` a moment, 0 = none; ``model`` "" = any."""
 
     job: str
     uid: int = 0
@@ -30,6 +30,7 @@ class Submit:
     max_tokens: int = 512
     size_bytes: Bytes = Bytes(0)
     deadline_s: Seconds = Seconds(0.0)
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,16 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class RunnerReady:
-    pass
+    """``model``: what it has; jobs for another one wait on."""
+
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Nothing new goes to the runner, what it has goes on: it will be replaced."""
+
+    draining: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +110,8 @@ class Tick:
 
 
 Event = (
-    Submit | Streamed | Charged | Stalled | Ended | Withdraw | RunnerReady | RunnerLost | Hold
-    | Headroom | Tick
+    Submit | Streamed | Charged | Stalled | Ended | Withdraw | RunnerReady | RunnerLost | Drain
+    | Hold | Headroom | Tick
 )  # fmt: skip
 
 
@@ -172,6 +182,7 @@ class Rules:
     ageing_s: Seconds = Seconds(60.0)  # so long a wait lifts a job by one class
     prefill_cost: float = 0.25  # of one token read, beside one token written
     decode_cost: float = 1.0
+    background_waits: bool = False  # also with a slot of its own, while interactive is answered
 
 
 class Place(Enum):
@@ -202,6 +213,7 @@ class Job:
     max_tokens: int
     size_bytes: Bytes
     since_s: Seconds  # it is where it is
+    model: str = ""  # the only one that may answer it; "" = any
     place: Place = Place.WAITING
     lane: JobClass = JobClass.NORMAL  # the class it was started in; counts while in the runner
     waited_s: Seconds = Seconds(0.0)  # in earlier waits
@@ -240,6 +252,8 @@ class Pace:
 class State:
     rules: Rules
     open: bool = False  # a runner is ready
+    model: str = ""  # of the runner
+    draining: bool = False  # no waiting job starts
     held: bool = False  # the thermal loop says stop
     heat: Heat = Heat.COOL
     jobs: Mapping[str, Job] = field(default_factory=dict)
@@ -274,8 +288,14 @@ class State:
         return 1 if self.heat is Heat.HOT else self.rules.slots
 
     def barred(self, job: Job) -> bool:
-        """Too warm for this class."""
+        """Not now: another model is loaded or will be, or it is too warm for this class."""
+        if job.place is Place.WAITING and (self.draining or not self.fits(job)):
+            return True
         return self.heat >= Heat.WARM and job.job_class is JobClass.BACKGROUND
+
+    def fits(self, job: Job) -> bool:
+        """The loaded model is one that may answer it."""
+        return not job.model or job.model == self.model
 
     def effective(self, job: Job, now_s: Seconds) -> JobClass:
         """The class it counts as: one higher for each ``ageing_s`` that it waited."""

@@ -3,8 +3,9 @@
 Pure: ``step(state, event) -> (state, actions)``; TABLE says which events count in which
 phase and where they may lead. A runner that dies comes back with exponential backoff.
 A model to blame for ``crash_limit`` crashes in the window, or that cannot be loaded, is
-set aside with a reason and the next of (wanted, last good, others) is used. A SIGKILL or
-SIGTERM from outside, without the OOM killer's mark, is not the model's fault.
+set aside with a reason and the next of (wanted, last good, others) is used. Not the model's
+fault: a SIGKILL or SIGTERM from outside, without the OOM killer's mark, and whatever ends or
+hangs a runner before its Hello, since no model was there yet.
 """
 
 from __future__ import annotations
@@ -35,15 +36,19 @@ from stoker.core.runner_life import (
     SetAside,
     Signal,
     SignOfLife,
+    Sleep,
     Spawn,
     Start,
     State,
     Stop,
     Tick,
+    Wake,
 )  # fmt: skip
+from stoker.errors import InsufficientMemory
 from stoker.units import Seconds
 
 Result = tuple[State, tuple[Action, ...]]
+MEMORY_AGAIN_S: Final = Seconds(60.0)
 NEVER: Final = Seconds(float("inf"))
 
 
@@ -93,17 +98,19 @@ def next_wake_s(state: State) -> Seconds:
     """When a Tick is due at the latest."""
     if state.phase in (Phase.BACKOFF, Phase.NO_MODEL):
         return state.wake_s
-    return NEVER if state.phase is Phase.STOPPED else Seconds(state.seen_s + deadline_s(state))
+    if state.phase in (Phase.STOPPED, Phase.ASLEEP):
+        return NEVER
+    return Seconds(state.seen_s + deadline_s(state))
 
 
 def _enter(state: State, phase: Phase, now: Seconds) -> State:
     return replace(state, phase=phase, since_s=now, seen_s=now)
 
 
-def _start(state: State, event: Start | Tick | Exited | Restart) -> Result:
+def _start(state: State, event: Start | Tick | Exited | Restart | Wake) -> Result:
     now = event.now_s
-    wanted = replace(state, wanted=True, order="", hung="", steady=False)
-    model = candidate(state, now)
+    fresh = replace(state, order="", hung="", steady=False, asleep=False, greeted=False)
+    wanted, model = replace(fresh, wanted=True), candidate(state, now)
     if model:
         return replace(_enter(wanted, Phase.SPAWNING, now), model=model), (Spawn(),)
     reason, wake = "no model is configured", NEVER
@@ -129,7 +136,7 @@ def _give_up_on(state: State, _event: Stop) -> Result:
 
 
 def _pardon(state: State) -> State:
-    return replace(state, aside={}, crashes={}, failures=0, wanted=True)
+    return replace(state, aside={}, crashes={}, failures=0, wanted=True, asleep=False)
 
 
 def _replace_runner(state: State, event: Restart) -> Result:
@@ -138,6 +145,14 @@ def _replace_runner(state: State, event: Restart) -> Result:
 
 def _restart_later(state: State, _event: Restart) -> Result:
     return _pardon(state), ()
+
+
+def _doze(state: State, event: Sleep) -> Result:
+    return _leave(replace(state, asleep=True), event.now_s, "nobody asks")
+
+
+def _wake_later(state: State, _event: Wake) -> Result:
+    return replace(state, asleep=False), ()
 
 
 def _restart_now(state: State, event: Restart) -> Result:
@@ -157,7 +172,8 @@ def _steady(state: State, now: Seconds) -> bool:
 
 
 def _greet(state: State, event: Greeted) -> Result:
-    return _enter(state, Phase.LOADING, event.now_s), (LoadModel(state.model),)
+    greeted = replace(state, greeted=True)
+    return _enter(greeted, Phase.LOADING, event.now_s), (LoadModel(state.model),)
 
 
 def _seen(state: State, event: SignOfLife) -> Result:
@@ -171,7 +187,11 @@ def _loaded(state: State, event: LoadDone) -> Result:
 
 def _load_failed(state: State, event: LoadFailed) -> Result:
     text = f"model {state.model} is set aside: {event.reason}"
-    aside = {**state.aside, state.model: SetAside(event.reason, _later(state, event.now_s))}
+    until = _later(state, event.now_s)
+    if event.code == InsufficientMemory.code:  # it may be free again soon
+        until = min(until, Seconds(event.now_s + MEMORY_AGAIN_S))
+    kept = SetAside(event.reason, until, event.code, event.hint)
+    aside = {**state.aside, state.model: kept}
     leaving, actions = _leave(replace(state, aside=aside), event.now_s, text)
     return leaving, (Log("error", text), *actions)
 
@@ -189,19 +209,35 @@ def _prove(state: State, _event: Proven) -> Result:
 
 
 def _exited(state: State, event: Exited) -> Result:
+    """``asleep`` only counts for a runner that we told to go."""
     if state.order or not state.wanted:
         lost = RunnerGone(state.order or "stopping", ordered=True)
+        if state.wanted and state.asleep:
+            resting = replace(state, model="", order="", reason="")
+            return _enter(resting, Phase.ASLEEP, event.now_s), (lost,)
         if state.wanted:
             again, actions = _start(replace(state, restarts=state.restarts + 1), event)
             return again, (lost, *actions)
         return _enter(replace(state, model=""), Phase.STOPPED, event.now_s), (lost,)
     how = event.exit
+    if not state.greeted:
+        return _ended_unheard(state, event)
     reason = f"runner {state.hung or how.text()}"
     outside = how.signal in (SIGKILL, SIGTERM) and not how.oom_killed and not state.hung
     calm = replace(state, failures=0) if _steady(state, event.now_s) else state
     blamed, logs = (calm, ()) if outside else _blame(calm, event.now_s, reason)
     waiting, more = _back_off(blamed, event, reason)
-    return waiting, (Log("warning", reason), *logs, RunnerGone(reason, ordered=False), *more)
+    gone = RunnerGone(reason, ordered=False, out_of_memory=how.oom_killed)
+    return waiting, (Log("warning", reason), *logs, gone, *more)
+
+
+def _ended_unheard(state: State, event: Exited) -> Result:
+    """A start that failed: a missing library or a full disk must not cost a model its place."""
+    reason = f"cannot start runner: {state.hung or event.exit.text()} before its Hello"
+    failures = max(state.failures, 1)
+    waiting, more = _back_off(replace(state, failures=failures), event, reason)
+    gone = RunnerGone(reason, ordered=False, out_of_memory=event.exit.oom_killed)
+    return waiting, (Log("error", reason), gone, *more)
 
 
 def _blame(state: State, now: Seconds, reason: str) -> tuple[State, tuple[Action, ...]]:
@@ -272,7 +308,7 @@ def _to(*phases: Phase) -> frozenset[Phase]:
 
 _P = Phase
 _BEGUN = _to(_P.SPAWNING, _P.NO_MODEL)
-_ENDED = _BEGUN | _to(_P.STOPPED, _P.BACKOFF)
+_ENDED = _BEGUN | _to(_P.STOPPED, _P.BACKOFF, _P.ASLEEP)
 _ALIVE: Row = {
     Stop: (_dismiss, _to(_P.CLOSING)),
     Restart: (_replace_runner, _to(_P.CLOSING)),
@@ -284,6 +320,7 @@ _ALIVE: Row = {
 def _going(phase: Phase, escalated: Phase) -> Row:
     return {
         Restart: (_restart_later, _to(phase)),
+        Wake: (_wake_later, _to(phase)),
         Stop: (_give_up_on, _to(phase)),
         Exited: (_exited, _ENDED),
         Tick: (_escalate, _to(phase, escalated)),
@@ -295,6 +332,7 @@ TABLE: Final[dict[Phase, Row]] = {
     _P.STOPPED: {Start: (_start, _BEGUN), Restart: (_restart_now, _BEGUN)},
     _P.BACKOFF: {**_IDLE, Tick: (_wake, _BEGUN | _to(_P.BACKOFF))},
     _P.NO_MODEL: {**_IDLE, Tick: (_wake, _BEGUN)},
+    _P.ASLEEP: {**_IDLE, Wake: (_start, _BEGUN)},
     _P.SPAWNING: {**_ALIVE, Greeted: (_greet, _to(_P.LOADING)),
                   LaunchFailed: (_launch_failed, _to(_P.BACKOFF)),
                   Tick: (_watch, _to(_P.SPAWNING, _P.KILLING))},
@@ -303,6 +341,7 @@ TABLE: Final[dict[Phase, Row]] = {
                  LoadFailed: (_load_failed, _to(_P.CLOSING)),
                  Tick: (_watch, _to(_P.LOADING, _P.KILLING))},
     _P.READY: {**_ALIVE, SignOfLife: (_seen, _to(_P.READY)), Proven: (_prove, _to(_P.READY)),
+               Sleep: (_doze, _to(_P.CLOSING)),
                Tick: (_watch, _to(_P.READY, _P.KILLING))},
     _P.CLOSING: _going(_P.CLOSING, _P.TERMINATING),
     _P.TERMINATING: _going(_P.TERMINATING, _P.KILLING),

@@ -1,4 +1,5 @@
-"""Who may manage: root, the daemon's own user and the members of one group.
+"""Who may manage: root, the daemon's own user and the members of one group; and which user
+is the gateway's, that alone speaks for others.
 
 Asks the system's user database and remembers the answer for a few seconds, since a
 directory service may be slow. It decides nothing else; the bus policy comes before it.
@@ -18,18 +19,28 @@ _REMEMBER_USERS: Final = 256
 
 
 class GroupAuthority:
-    """An Authority. A group that does not exist has no members."""
+    """An Authority. A group that does not exist has no members, such a user no processes."""
 
-    def __init__(self, group: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._group = group
+    def __init__(
+        self, group: str, gateway: str = "", now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``gateway``: name of the gateway's user; "" = there is none."""
+        self._group, self._gateway = group, gateway
         self._now_s = now_s
         self._own_uid = os.geteuid()
         self._answers: dict[int, tuple[float, bool]] = {}
 
-    def set_group(self, group: str) -> None:
+    def configure(self, group: str, gateway: str) -> None:
         """After a reload; remembered answers are dropped."""
-        self._group = group
+        self._group, self._gateway = group, gateway
         self._answers.clear()
+
+    def speaks_for_others(self, uid: int) -> bool:
+        # Asked for the gateway's requests only, of the user that the bus names.
+        try:
+            return bool(self._gateway) and pwd.getpwnam(self._gateway).pw_uid == uid
+        except (KeyError, OSError):
+            return False
 
     def may_manage(self, uid: int) -> bool:
         if uid in (0, self._own_uid):

@@ -9,7 +9,7 @@ import socket
 from collections import deque
 
 from stoker.core import frames
-from stoker.errors import InvalidRequest
+from stoker.errors import InvalidRequest, RequestTooLarge
 from stoker.events.runner import Cancel, Event, Generate, Request, parse_event, to_body
 
 _READ_BYTES = 256 * 1024
@@ -38,10 +38,18 @@ class FramedSocket:
         return -1 if self._link is None else self._link.fileno()
 
     def send(self, request: Request) -> None:
+        """Raises RequestTooLarge; then nothing was sent."""
         if isinstance(request, Cancel) and self._take_back(request.job):
             return
         job = request.job if isinstance(request, Generate) else ""
-        self._out.append((job, frames.encode(to_body(request))))
+        try:
+            data = frames.encode(to_body(request))
+        except frames.FrameError as error:
+            raise RequestTooLarge(
+                f"cannot send request to the runner: more than {frames.MAX_BODY_BYTES} bytes",
+                details={"limit_bytes": frames.MAX_BODY_BYTES},
+            ) from error
+        self._out.append((job, data))
         if len(self._out) == 1:
             self.flush()
 

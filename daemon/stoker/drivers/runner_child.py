@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import psutil
 
@@ -22,6 +23,10 @@ from stoker.drivers.oom_kills import OomKills
 from stoker.errors import ModelUnavailable
 from stoker.events.inference import RunnerExit
 from stoker.events.runner import Event, Request
+
+# malloc asks for huge pages (madvise) for what it maps: keys and values, work buffers, weights
+# that are not mapped from the file. glibc 2.35; a kernel without them ignores it.
+HUGE_PAGES: Final[Mapping[str, str]] = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 class ChildLauncher:
@@ -34,9 +39,10 @@ class ChildLauncher:
         gomp_spincount: int,
         extra: Sequence[str] = (),
         oom_kills: OomKills | None = None,
+        huge_pages: bool = False,
     ) -> None:
         self._argv = [sys.executable, "-m", "stoker.runner", "--engine", engine, *extra]
-        self._environment = _environment(gomp_spincount)
+        self._environment = _environment(gomp_spincount, huge_pages=huge_pages)
         self._oom_kills = oom_kills or OomKills()
 
     def start(self) -> ChildRunner:
@@ -125,10 +131,11 @@ class ChildRunner:
             self._pidfd = -1
 
 
-def _environment(gomp_spincount: int) -> Mapping[str, str]:
-    """libgomp reads its settings when it is loaded: they must be there before exec."""
+def _environment(gomp_spincount: int, *, huge_pages: bool) -> Mapping[str, str]:
+    """libgomp and glibc read theirs when they are loaded: they must be there before exec."""
     return {
         **{k: v for k, v in os.environ.items() if k not in ("NOTIFY_SOCKET", "WATCHDOG_USEC")},
+        **(HUGE_PAGES if huge_pages else {}),
         "GOMP_SPINCOUNT": str(gomp_spincount),
         "PYTHONPATH": _python_path(),
         "GGML_NO_BACKTRACE": "1",

@@ -13,15 +13,15 @@ import pwd
 import select
 import socket
 import struct
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from stoker.drivers.framed_socket import FramedSocket
-from stoker.drivers.systemd_units import SystemdUnits, UnitState
-from stoker.errors import ModelUnavailable, StokerError
+from stoker.drivers.runner_child import HUGE_PAGES
+from stoker.drivers.systemd_units import SystemdUnits
+from stoker.drivers.unit_watch import UnitWatch
+from stoker.errors import ModelUnavailable
 from stoker.events.inference import RunnerExit
 from stoker.events.runner import Event, Request
 
@@ -29,10 +29,6 @@ USER: Final = "stoker-runner"
 TEMPLATE: Final = "stoker-runner@{}.service"
 _UNIT_FOLDERS: Final = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_WATCH_EVERY_S: Final = 0.1
-_SETTLE_LIMIT_S: Final = 2.0  # systemd knows of an end some milliseconds after the kernel
-_SETTLE_STEP_S: Final = 0.005
-_CLD_EXITED: Final = 1
 _log = logging.getLogger(__name__)
 
 
@@ -53,9 +49,12 @@ class UnitLauncher:
         systemd: SystemdUnits,
         extra: Sequence[str] = (),
         user: str = USER,
+        huge_pages: bool = False,
     ) -> None:
         options = " ".join(("--engine", engine, *extra))
-        self._environment = f"GOMP_SPINCOUNT={gomp_spincount}\nSTOKER_RUNNER_OPTIONS={options}\n"
+        words = {"GOMP_SPINCOUNT": str(gomp_spincount), "STOKER_RUNNER_OPTIONS": options}
+        words |= HUGE_PAGES if huge_pages else {}
+        self._environment = "".join(f"{name}={value}\n" for name, value in words.items())
         self._runtime_dir = runtime_dir
         self._systemd = systemd
         self._user = user
@@ -74,13 +73,12 @@ class UnitLauncher:
             raise ModelUnavailable(f"cannot start runner: {error}") from error
         try:
             settings.write_text(self._environment)
-            self._systemd.start(unit)
-        except (OSError, StokerError) as error:
+        except OSError as error:
             listener.close()
             _remove(path, settings)
-            hint = error.hint if isinstance(error, StokerError) else ""
-            raise ModelUnavailable(f"cannot start runner: {error}", hint=hint) from error
-        return UnitRunner(unit, listener, (path, settings), owner.pw_uid, self._systemd)
+            raise ModelUnavailable(f"cannot start runner: {error}") from error
+        watch = UnitWatch(unit, self._systemd)
+        return UnitRunner(unit, listener, (path, settings), owner.pw_uid, watch)
 
     def _next_number(self) -> int:
         """A number never used since boot: an old runner may still be on its way out."""
@@ -94,7 +92,9 @@ class UnitLauncher:
 
 
 class UnitRunner:
-    """See ``ports.runner.RunnerProcess``. Two epolls stand for what is not there yet."""
+    """See ``ports.runner.RunnerProcess``. An epoll stands for the socket that is not there yet;
+    what systemd must be asked is ``watch``'s.
+    """
 
     def __init__(
         self,
@@ -102,29 +102,20 @@ class UnitRunner:
         listener: socket.socket,
         files: tuple[Path, ...],
         uid: int,
-        systemd: SystemdUnits,
+        watch: UnitWatch,
     ) -> None:
-        self._unit, self._files, self._uid, self._systemd = unit, files, uid, systemd
+        self._unit, self._files, self._uid, self._watch = unit, files, uid, watch
         self._listener: socket.socket | None = listener
         self._link = FramedSocket()
         self._ready = select.epoll()
         self._ready.register(listener, select.EPOLLIN)
-        self._end = select.epoll()
-        self._gone = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._end.register(self._gone, select.EPOLLIN)
-        self._pidfd = -1
-        self._ended_s = 0.0
-        self._exit: RunnerExit | None = None
-        self._control_group = ""
         self.pid = 0
-        self._watching = threading.Event()
-        threading.Thread(target=self._watch_start, name=f"start-{unit}", daemon=True).start()
 
     def fileno(self) -> int:
         return self._ready.fileno()
 
     def exit_fileno(self) -> int:
-        return self._end.fileno()
+        return self._watch.fileno()
 
     def send(self, request: Request) -> None:
         self._link.send(request)
@@ -143,31 +134,20 @@ class UnitRunner:
         return self._link.receive()
 
     def exited(self) -> RunnerExit | None:
-        if self._exit is None and self._end.poll(0):
-            self._exit = self._ask_how()
-        return self._exit
+        return self._watch.exit
 
     def signal(self, signum: int) -> None:
-        """Before it connected there may be no process yet: then the unit is stopped."""
-        if self._exit is not None:
-            return
-        try:
-            if self.pid:
-                self._systemd.kill(self._unit, signum)
-            else:
-                self._systemd.stop(self._unit)
-        except StokerError as error:
-            _log.warning("%s", error.message)
+        if self._watch.exit is None:
+            self._watch.signal(signum, running=bool(self.pid))
 
     def memory_bytes(self) -> int:
         """Anonymous and mapped memory of its cgroup: /proc of another user tells less."""
-        if not self._control_group:
-            with contextlib.suppress(StokerError):
-                state = self._systemd.state(self._unit)
-                self._control_group = state.control_group if state else ""
-        file = _CGROUPS / self._control_group.lstrip("/") / "memory.stat"
+        group = self._watch.control_group
+        if not group:
+            return 0
         with contextlib.suppress(OSError, ValueError):
-            rows = (row.partition(" ") for row in file.read_text().splitlines())
+            text = (_CGROUPS / group.lstrip("/") / "memory.stat").read_text()
+            rows = (row.partition(" ") for row in text.splitlines())
             return sum(int(value) for key, _, value in rows if key in ("anon", "file_mapped"))
         return 0
 
@@ -179,15 +159,9 @@ class UnitRunner:
         _remove(*self._files[:1])
 
     def release(self) -> None:
-        self._watching.set()
         _remove(*self._files)
-        self._systemd.reset_failed(self._unit)
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
-        self._end.close()
+        self._watch.release()
         self._ready.close()
-        # the eventfd stays until nobody can write to it: see _watch_start
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -202,10 +176,7 @@ class UnitRunner:
             link.close()
             return
         self.pid = pid
-        with contextlib.suppress(OSError):  # it has ended already: the watcher will tell
-            self._pidfd = os.pidfd_open(pid)
-            self._end.register(self._pidfd, select.EPOLLIN)
-            self._watching.set()
+        self._watch.connected(pid)
         self._ready.unregister(listener)
         listener.close()
         self._listener = None
@@ -219,43 +190,6 @@ class UnitRunner:
         if self._link.fileno() >= 0:
             waiting = 0 if self._link.empty else select.EPOLLOUT
             self._ready.modify(self._link.fileno(), select.EPOLLIN | waiting)
-
-    def _ask_how(self) -> RunnerExit | None:
-        """None while systemd has not seen the end yet."""
-        now_s = time.monotonic()
-        self._ended_s = self._ended_s or now_s
-        try:
-            state = self._systemd.state(self._unit)
-        except StokerError as error:
-            _log.warning("%s", error.message)
-            return RunnerExit(status=255)
-        if state is None:
-            return RunnerExit(status=0)
-        if not state.ended and now_s - self._ended_s < _SETTLE_LIMIT_S:
-            time.sleep(_SETTLE_STEP_S)
-            return None
-        return self._how(state)
-
-    def _how(self, state: UnitState) -> RunnerExit:
-        if state.result not in ("success", "exit-code", "signal", "core-dump"):
-            _log.warning("%s ended: %s", self._unit, state.result)
-        oom = state.result == "oom-kill"
-        if state.code > _CLD_EXITED:
-            return RunnerExit(signal=state.status, oom_killed=oom)
-        never_ran = state.code == 0 and state.result != "success"
-        return RunnerExit(status=255 if never_ran else state.status, oom_killed=oom)
-
-    def _watch_start(self) -> None:
-        """Thread: until it connects, only systemd knows whether the start failed."""
-        try:
-            while not self._watching.wait(_WATCH_EVERY_S):
-                with contextlib.suppress(StokerError):
-                    state = self._systemd.state(self._unit)
-                    if state is None or state.ended:
-                        os.eventfd_write(self._gone, 1)
-                        self._watching.wait()
-        finally:
-            os.close(self._gone)
 
 
 def _listen(path: Path, group: int) -> socket.socket:

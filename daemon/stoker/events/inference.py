@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
-from stoker.events.runner import Message, Sampling
+from stoker.events.prompt import Message, Sampling, Shape
 from stoker.units import Bytes, Seconds
 
 
@@ -55,6 +56,9 @@ class Ask:
     stop: tuple[str, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     reasoning: bool = True
+    shape: Shape = field(default_factory=Shape)
+    overflow: str = ""  # one of events.prompt.OVERFLOW; "" = as configured
+    keep: str = ""  # the conversation this is a turn of: its state may outlive the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,20 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """What a loaded model was given, and what it is expected to take. ``gave_way`` says in a
+    few words what is less than configured.
+    """
+
+    context_tokens: int
+    slots: int
+    kv_type: str
+    kv_bytes: Bytes
+    expected_bytes: Bytes
+    gave_way: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One model the agent knows."""
 
@@ -87,19 +105,32 @@ class ModelInfo:
     default: bool = False
     description: str = ""
     context_tokens: int = 0
+    aliases: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()  # LoRA adapters configured for it
+    memory: MemoryUse | None = None  # of the model in use, as planned
+
+
+_SIGILL: Final = 4  # illegal instruction
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerExit:
-    """How a runner ended; ``oom_killed`` when the kernel says it was its doing."""
+    """How a runner ended; ``oom_killed`` when the kernel says it was its doing, ``unstarted``
+    why there never was a process.
+    """
 
     status: int | None = None
     signal: int | None = None
     oom_killed: bool = False
+    unstarted: str = ""
 
     def text(self) -> str:
+        if self.unstarted:
+            return self.unstarted
         if self.oom_killed:
             return "killed by the kernel: out of memory"
+        if self.signal == _SIGILL:
+            return f"killed by signal {_SIGILL}: llama.cpp was built for another processor"
         if self.signal is not None:
             return f"killed by signal {self.signal}"
         return f"exit status {self.status}"

@@ -14,38 +14,16 @@ from typing import Final, cast
 
 from stoker.errors import InvalidRequest, StokerError
 from stoker.events import bodies
+from stoker.events.prompt import AdapterScale, Message, Sampling, Shape, ToolCall
 from stoker.getters import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    role: str
-    content: str
+class Adapter:
+    """A LoRA file that jobs may use by its name."""
 
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Sampler settings; ``top_k`` runs first (it makes the rest 10 x cheaper)."""
-
-    temperature: float = 0.7  # 0 = greedy
-    top_k: int = 40  # 0 = whole vocabulary
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64
-    seed: int = -1  # -1 = the runner draws one and reports it
-
-
-SAMPLING_RANGES: Final[Mapping[str, tuple[float, float]]] = {
-    "temperature": (0.0, 5.0),
-    "top_k": (0, 1_000_000),
-    "top_p": (0.0, 1.0),
-    "min_p": (0.0, 1.0),
-    "repeat_penalty": (0.1, 10.0),
-    "repeat_last_n": (0, 4096),
-    "seed": (-1, 0xFFFFFFFF),
-}
-"""What each setting may be, for configuration, requests and the runner alike."""
+    name: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +44,21 @@ class Load:
     kv_type: str = "f16"  # f16 | q8_0 | q4_0
     flash_attention: str = "auto"  # auto | on | off
     gpu_layers: int = 0
+    adapters: tuple[Adapter, ...] = ()
+    cached_prefixes: int = 0  # sequences kept beyond the slots' own; they share the cells
+    cache_tokens: int = 0  # cells beside slots x context_tokens, for cached prefixes
+    state_bytes: int = 0  # most bytes of saved states in the scratch directory; 0 = none
+    state_idle_ms: int = 0  # a conversation is saved when it was not used for so long
+    shared_prefixes: tuple[str, ...] = ()  # public system prompts: reused across scopes
 
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """One job. Either ``prompt`` or ``messages``; ``raw`` skips the chat template."""
+    """One job. Either ``prompt`` or ``messages``; ``raw`` skips the chat template.
+
+    A prefix is only ever reused within one ``scope`` (a shared cache would be a timing
+    side channel); ``keep`` names a conversation whose state may be saved to disk.
+    """
 
     job: str
     prompt: str = ""
@@ -81,6 +69,10 @@ class Generate:
     sampling: Sampling = field(default_factory=Sampling)
     reasoning: bool = True  # split <think>…</think> from the answer
     deadline_ms: int = 0  # wall time from acceptance by the runner; 0 = none
+    shape: Shape = field(default_factory=Shape)
+    scope: str = ""  # the caller's UID; "" = nothing is reused or kept
+    keep: str = ""
+    overflow: str = "error"  # error | truncate-oldest | shift; what is left out is told in done
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +114,41 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Embed:
+    """Answered by ``vectors`` (mean of the last layer, unit length, one a text), ``tokens``."""
+
+    id: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Facts of a model file without loading it: see ``runner.gguf``."""
+
+    id: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop cached prefixes and saved states of a scope, or of one conversation in it."""
+
+    id: str
+    scope: str
+    keep: str = ""  # "" = all of the scope
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Make the context anew, smaller, when no job runs (memory pressure); else Failed busy."""
+
+    id: str
+    slots: int
+    context_tokens: int
+    cache_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     id: str
 
@@ -148,8 +175,8 @@ class Ping:
 
 
 Request = (
-    Load | Generate | Cancel | Pause | Resume | Tokenize | ApplyTemplate | Score | Stats
-    | Unload | SetThreads | Ping
+    Load | Generate | Cancel | Pause | Resume | Tokenize | ApplyTemplate | Score | Embed
+    | Inspect | Forget | Resize | Stats | Unload | SetThreads | Ping
 )  # fmt: skip
 
 
@@ -181,11 +208,14 @@ class Loaded:
     vocabulary: int
     slots: int
     load_ms: float
+    kv_bytes: int = 0  # of the key-value cache
+    fingerprint: str = ""  # tells this model file from another one
+    saved: Mapping[str, object] = field(default_factory=dict)  # scope -> its saved conversations
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a query (Tokenize, ApplyTemplate, Score, Stats, Unload, SetThreads)."""
+    """The result of a query (all requests with an ``id`` but Load)."""
 
     id: str
     result: Mapping[str, object]
@@ -206,14 +236,18 @@ class Failed:
 class Delta:
     """What one step brought one job. ``done`` or ``error`` is the last of its job.
 
-    ``t`` is answer text, ``r`` reasoning, ``p`` (done, total) prompt tokens. ``done``
-    holds finish_reason ("stop" | "length" | "stop-string"), usage and timings.
+    ``t`` is answer text, ``r`` reasoning, ``p`` (done, total) prompt tokens, ``tools``
+    whole calls, ``lp`` {"content": [...]} as in OpenAI's API. ``done`` holds finish_reason
+    ("stop" | "length" | "stop-string" | "tool-calls"), usage (with cached_tokens), timings,
+    and omitted_messages, omitted_tokens and shifted_tokens when overflow made something go.
     """
 
     job: str
     t: str = ""
     r: str = ""
     p: tuple[int, int] | None = None
+    tools: tuple[ToolCall, ...] = ()
+    lp: Mapping[str, object] | None = None
     done: Mapping[str, object] | None = None
     error: Mapping[str, object] | None = None
 
@@ -239,7 +273,8 @@ Event = Hello | LoadProgress | Loaded | Answer | Failed | Deltas | Beat
 
 _REQUESTS: Final[dict[str, type]] = {
     "load": Load, "generate": Generate, "cancel": Cancel, "pause": Pause, "resume": Resume,
-    "tokenize": Tokenize, "template": ApplyTemplate, "score": Score, "stats": Stats,
+    "tokenize": Tokenize, "template": ApplyTemplate, "score": Score, "embed": Embed,
+    "inspect": Inspect, "forget": Forget, "resize": Resize, "stats": Stats,
     "unload": Unload, "threads": SetThreads, "ping": Ping,
 }  # fmt: skip
 _EVENTS: Final[dict[str, type]] = {
@@ -273,4 +308,7 @@ def _parse(body: Mapping[str, object], classes: Mapping[str, type]) -> object:
     return bodies.build(classes[table.choice("k", tuple(classes))], table, _NESTED)
 
 
-_NESTED: Final[dict[str, type]] = {"Message": Message, "Delta": Delta, "Sampling": Sampling}
+_NESTED: Final[dict[str, type]] = {
+    "Message": Message, "Delta": Delta, "Sampling": Sampling, "Shape": Shape,
+    "Adapter": Adapter, "AdapterScale": AdapterScale, "ToolCall": ToolCall,
+}  # fmt: skip

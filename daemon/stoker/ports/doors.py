@@ -7,12 +7,13 @@ thread and never block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.inference import Ask, Delivery, MemoryUse, ModelInfo, Owner
+from stoker.events.models import SwapResult
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
 
@@ -20,7 +21,7 @@ from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnaps
 class InferenceSnapshot:
     """The inference service at one moment."""
 
-    state: str = "starting"  # starting | loading | ready | restarting | no-model | stopping
+    state: str = "starting"  # … | loading | ready | restarting | no-model | asleep | stopping
     reason: str = ""
     load_progress: float = 0.0
     model: str = ""
@@ -33,6 +34,8 @@ class InferenceSnapshot:
     runner_pid: int = 0
     runner_restarts: int = 0
     runner_memory_bytes: int = 0
+    memory: MemoryUse | None = None  # of the model in use, as planned
+    memory_level: str = "calm"  # calm | tight | critical
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class JobView:
     completion_tokens: int = 0
     error_code: str = ""
     error_message: str = ""
+    tool_calls: str = ""  # JSON list in OpenAI's form
+    logprobs: str = ""  # JSON list, one object a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class InferenceListener:
     job_finished: Callable[[JobView], None] = lambda _job: None
     job_forgotten: Callable[[str], None] = lambda _id: None
     changed: Callable[[InferenceSnapshot], None] = lambda _snapshot: None
+    saved: Callable[[Mapping[str, object]], None] = lambda _owners: None
+    """A runner is ready; whose states it has on disk: UID as text -> conversations."""
 
 
 class InferenceDoor(Protocol):
@@ -87,11 +94,31 @@ class InferenceDoor(Protocol):
     def job(self, job: str) -> Future[JobView]:
         """NotFound when it is unknown or forgotten."""
 
-    def tokenize(self, text: str) -> Future[list[int]]: ...
+    def tokenize(self, text: str, owner: Owner) -> Future[list[int]]:
+        """Busy when others, or others of this user, are waiting for such answers."""
 
-    def models(self) -> tuple[ModelInfo, ...]: ...
+    def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
+        """(one vector of length 1 a text, tokens read). Busy as for ``tokenize``."""
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Looks at files: not for a thread that must not wait."""
+
+    def list_models(self) -> Future[tuple[ModelInfo, ...]]: ...
+
+    def forget(self, uid: int, conversation: str) -> None:
+        """The runner drops what it has kept of a conversation. Without a runner nothing is
+        sent: the next one tells what it has (``InferenceListener.saved``).
+        """
 
     def restart_runner(self) -> Future[None]: ...
+
+    def select_model(self, name: str) -> Future[SwapResult]:
+        """Make this model (or alias) the one that serves. Fails with ModelUnavailable once the
+        old one serves again, with Busy while another change is under way.
+        """
+
+    def usage(self) -> Future[InferenceSnapshot]:
+        """The snapshot with the runner's memory, which takes a look into /proc."""
 
     def snapshot(self) -> InferenceSnapshot: ...
 
@@ -116,6 +143,15 @@ class ThermalDoor(Protocol):
     def details(self) -> ThermalDetails: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CpuShare:
+    """CPUs of the runner's own, as stoker-slice left them; a kernel list such as 2-3."""
+
+    state: str = "unknown"  # partition | cpuset (its own, but shared) | none | unknown
+    cpus: str = ""
+    reason: str = ""
+
+
 class AgentDoor(Protocol):
     """The agent as a whole; wired in main."""
 
@@ -123,3 +159,5 @@ class AgentDoor(Protocol):
         """Keys that changed but need a restart; ConfigInvalid changes nothing."""
 
     def uptime_s(self) -> float: ...
+
+    def cpu_share(self) -> CpuShare: ...

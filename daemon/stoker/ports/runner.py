@@ -22,7 +22,9 @@ class RunnerProcess(Protocol):
         """Readable when events wait or the peer closed."""
 
     def send(self, request: Request) -> None:
-        """Queue a request; what does not fit in the socket waits for ``flush``."""
+        """Queue a request; what does not fit in the socket waits for ``flush``. Raises
+        RequestTooLarge when it does not fit in a frame.
+        """
 
     def flush(self) -> bool:
         """Write what is queued; True when nothing is left."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Protocol
 
-from stoker.events.inference import Standing
+from stoker.events.inference import Owner, Standing
+from stoker.events.memory import MemoryFacts, Pressure
 from stoker.units import Seconds
 
 
@@ -27,12 +29,29 @@ class Notifier(Protocol):
 
 class Authority(Protocol):
     def may_manage(self, uid: int) -> bool:
-        """Root, the daemon's own user or a member of the admin group."""
+        """Root, the daemon's own user or a member of the admin group; answers at once."""
+
+    def admit(self, owner: Owner) -> Future[bool]:
+        """Whether this caller may manage now, as the system's policy has it (polkit, where
+        there is one). Main loop only; fails with Unavailable when the policy cannot be asked.
+        """
+
+    def speaks_for_others(self, uid: int) -> bool:
+        """The gateway's user, and nobody else: not root either."""
 
 
 class Standings(Protocol):
     def of(self, uid: int) -> Standing:
         """The classes and quotas of a user; whoever is not known has everybody's."""
+
+
+class Memory(Protocol):
+    """The device's memory as a process may use it; ``pid`` 0 = our own. Reads only."""
+
+    def facts(self, pid: int = 0) -> MemoryFacts: ...
+
+    def pressure(self, pid: int = 0) -> Pressure | None:
+        """None where nobody tells it."""
 
 
 class StateFile(Protocol):

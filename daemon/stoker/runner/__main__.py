@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from stoker.errors import StokerError
@@ -49,7 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StokerError as error:
         _log.error("%s", error.message)
         return EXIT_UNAVAILABLE
-    loop = Loop(engine, lambda note: WatchedChannel(sock, note), pings=not options.no_ping)
+    loop = Loop(
+        engine,
+        lambda note: WatchedChannel(sock, note),
+        pings=not options.no_ping,
+        scratch=Path(options.scratch) if options.scratch else None,
+    )
     gc.freeze()  # what is there now lives as long as the process
     loop.start(on_stuck=lambda: os._exit(0))
     return loop.run()
@@ -92,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     link.add_argument("--connect", metavar="PATH", help="the agent's listening socket")
     parser.add_argument("--engine", choices=("llama", "echo"), default="llama")
     parser.add_argument("--echo-faults", action="store_true", help="echo: let prompts misbehave")
+    parser.add_argument(
+        "--scratch",
+        metavar="DIR",
+        default=os.environ.get("CACHE_DIRECTORY"),  # which systemd makes for the unit
+        help="where states of conversations may be saved; none: nothing is",
+    )
     parser.add_argument("--no-ping", action="store_true", help="decode without pings (tests)")
     parser.add_argument(
         "--die-with-parent", action="store_true", help="be killed when the starting thread ends"

@@ -1,6 +1,5 @@
-"""The packaged llama.cpp brings the CPU backend in variants; ggml takes the best that runs here.
-
-A build for one processor (a checkout) has it linked in, and there is nothing to load.
+"""Loads the CPU backend of llama.cpp. The package brings variants, of which ggml takes the best
+that runs here; a checkout has one, built for its processor. Linked in, there is nothing to load.
 """
 
 from __future__ import annotations
@@ -15,20 +14,22 @@ _PREFIX = "libggml-cpu-"
 
 
 def load(folder: Path) -> str:
-    """The variant that was chosen; "" = linked in. Raises EngineFailed if none runs here."""
-    if not any(folder.glob(f"{_PREFIX}*.so")):
-        return ""
+    """The variant that was chosen; "" = there is one only. EngineFailed if none runs here."""
+    if not (folder / "libggml.so").exists():
+        return ""  # somebody else's build of the bindings
     ggml = ctypes.CDLL(str(folder / "libggml.so"))
-    ggml.ggml_backend_load_all_from_path.argtypes = [ctypes.c_char_p]
-    ggml.ggml_backend_load_all_from_path.restype = None
-    ggml.ggml_backend_load_all_from_path(str(folder).encode())
-    variant = _mapped()
-    if not variant:
+    ggml.ggml_backend_dev_count.argtypes = []
+    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+    if ggml.ggml_backend_dev_count() == 0:
+        ggml.ggml_backend_load_all_from_path.argtypes = [ctypes.c_char_p]
+        ggml.ggml_backend_load_all_from_path.restype = None
+        ggml.ggml_backend_load_all_from_path(str(folder).encode())
+    if ggml.ggml_backend_dev_count() == 0:
         raise EngineFailed(
             "cannot load the engine: no build of it runs on this processor",
             hint="see docs/packaging.md for the processors that the package knows",
         )
-    return variant
+    return _mapped()
 
 
 def _mapped() -> str:

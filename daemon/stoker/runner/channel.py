@@ -152,7 +152,9 @@ def _texts(event: Deltas) -> bytes | None:
     """The frame of deltas that hold text only, which is nearly every one: a third of the time."""
     parts = []
     for item in event.items:
-        if item.r or item.p is not None or item.done is not None or item.error is not None:
+        if item.r or item.tools or item.p is not None or item.lp is not None:
+            return None
+        if item.done is not None or item.error is not None:
             return None
         parts.append(f'{{"job":{_quote(item.job)},"t":{_quote(item.t)}}}')
     body = '{"k":"deltas","items":[' + ",".join(parts) + "]}"

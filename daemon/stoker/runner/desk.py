@@ -1,35 +1,45 @@
-"""Answers the questions that are no jobs: tokenize, template, stats, threads, score.
+"""Answers the questions that are no jobs: tokenize, template, stats, threads, score, embed.
 
-Scoring is done a chunk at a time between steps, so that jobs go on meanwhile.
+Scoring and embedding are done a chunk at a time between steps, so that jobs go on meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import Final
 
 from stoker.errors import (
+    Busy,
     Cancelled,
     ContextLengthExceeded,
-    EngineFailed,
+    InsufficientMemory,
     InvalidRequest,
     ModelUnavailable,
+    RequestTooLarge,
     StokerError,
 )
 from stoker.events.runner import (
     Answer,
     ApplyTemplate,
+    Embed,
     Event,
     Failed,
+    Forget,
+    Inspect,
     Score,
     SetThreads,
     Stats,
     Tokenize,
 )
+from stoker.runner.chunked import Embedding, Scoring
 from stoker.runner.engine import Engine, Facts
+from stoker.runner.facts import inspection
 
-Query = Tokenize | ApplyTemplate | Stats | SetThreads | Score
+MAX_LONG: Final = 64
+MAX_TEXTS: Final = 64
+MAX_EMBED_TOKENS: Final = 8192
+Query = Tokenize | ApplyTemplate | Stats | SetThreads | Score | Embed | Inspect | Forget
 
 
 def failed(query: str, error: StokerError) -> Failed:
@@ -60,29 +70,26 @@ def overflow(prompt_tokens: int, facts: Facts, about: str = "") -> ContextLength
     )
 
 
-@dataclass(slots=True)
-class _Scoring:
-    query: str
-    tokens: list[int]
-    at: int = 0
-    nats: list[float] = field(default_factory=list)
-
-
 class Desk:
     def __init__(
         self,
         engine: Engine,
         send: Callable[[Event], None],
         counters: Callable[[], Mapping[str, object]],
+        *,
+        make_room: Callable[[], bool] = lambda: False,
+        forget: Callable[[str, str], int] = lambda _scope, _keep: 0,
     ) -> None:
+        """``make_room`` lets a cached prefix go; ``forget`` drops what a scope has kept."""
         self._engine = engine
         self._send = send
         self._counters = counters
-        self._scores: deque[_Scoring] = deque()
+        self._make_room, self._forget = make_room, forget
+        self._long: deque[Scoring | Embedding] = deque()
 
     @property
     def busy(self) -> bool:
-        return bool(self._scores)
+        return bool(self._long)
 
     def handle(self, query: Query) -> None:
         """Sends an Answer or Failed, now or when the score is complete."""
@@ -95,34 +102,36 @@ class Desk:
             self._send(Answer(query.id, result))
 
     def work(self) -> None:
-        """One chunk of the oldest score."""
-        if not self._scores:
+        """One chunk of the oldest score or vector."""
+        if not self._long:
             return
-        score = self._scores[0]
+        first = self._long[0]
         try:
-            nats, score.at = self._engine.score(score.tokens, score.at)
+            result = first.step(self._engine)
         except StokerError as error:
-            self._scores.popleft()
-            self._send(failed(score.query, error))
+            if isinstance(error, InsufficientMemory) and self._make_room():
+                first.restart()
+                return
+            self._long.popleft()
+            self._send(failed(first.query, error))
             return
-        if score.at == 0:
-            score.nats.clear()
-            return
-        score.nats.append(nats)
-        if score.at >= len(score.tokens) - 1:
-            self._scores.popleft()
-            count = len(score.tokens) - 1
-            self._send(Answer(score.query, {"nll": sum(score.nats), "tokens": count}))
+        if result is not None:
+            self._long.popleft()
+            self._send(Answer(first.query, result))
 
     def drop(self) -> None:
-        """The model goes away: scores under way have no answer."""
-        while self._scores:
-            score = self._scores.popleft()
-            self._send(failed(score.query, Cancelled("cannot score text: the model is unloaded")))
+        """The model goes away: what is under way has no answer."""
+        while self._long:
+            left = self._long.popleft()
+            self._send(failed(left.query, Cancelled("cannot go on: the model is unloaded")))
 
     def _answer(self, query: Query) -> Mapping[str, object] | None:
         if isinstance(query, Stats):
             return {**self._counters(), **self._engine.stats()}
+        if isinstance(query, Inspect):
+            return inspection(query.path, self._engine.identity().system)
+        if isinstance(query, Forget):
+            return {"dropped": self._forget(query.scope, query.keep)}
         facts = need(self._engine)
         if isinstance(query, Tokenize):
             return {"tokens": self._engine.tokenize(query.text, special=query.special)}
@@ -131,16 +140,37 @@ class Desk:
         if isinstance(query, SetThreads):
             self._engine.set_threads(query.threads, query.threads_batch)
             return {"threads": query.threads, "threads_batch": query.threads_batch}
-        self._queue(query, facts)
+        if len(self._long) >= MAX_LONG:
+            raise Busy(f"cannot answer query: {MAX_LONG} others are waiting")
+        self._long.append(
+            self._embedding(query, facts)
+            if isinstance(query, Embed)
+            else self._scoring(query, facts)
+        )
         return None
 
-    def _queue(self, query: Score, facts: Facts) -> None:
-        refuse_overflow(query.text, facts)
-        tokens = self._engine.encode(query.text)
+    def _embedding(self, query: Embed, facts: Facts) -> Embedding:
+        texts = [self._tokens(text, facts) for text in query.texts]
+        if not texts or not all(texts) or len(texts) > MAX_TEXTS:
+            raise InvalidRequest(f"cannot embed texts: give 1..{MAX_TEXTS}, none of them empty")
+        total = sum(map(len, texts))
+        if total > MAX_EMBED_TOKENS:
+            raise RequestTooLarge(
+                f"cannot embed texts: together they have {total} tokens",
+                hint=f"at most {MAX_EMBED_TOKENS} in one call",
+                details={"tokens": total, "limit_tokens": MAX_EMBED_TOKENS},
+            )
+        return Embedding(query.id, texts)
+
+    def _tokens(self, text: str, facts: Facts) -> list[int]:
+        refuse_overflow(text, facts)
+        tokens = self._engine.encode(text)
         if len(tokens) > facts.context_tokens:
             raise overflow(len(tokens), facts)
+        return tokens
+
+    def _scoring(self, query: Score, facts: Facts) -> Scoring:
+        tokens = self._tokens(query.text, facts)
         if len(tokens) < 2:
             raise InvalidRequest("cannot score text: it has fewer than two tokens")
-        if len(self._scores) >= 64:
-            raise EngineFailed("cannot score text: 64 others are waiting")
-        self._scores.append(_Scoring(query.id, tokens))
+        return Scoring(query.id, tokens)

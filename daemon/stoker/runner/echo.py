@@ -7,17 +7,23 @@ always work. A model path with ``crash-on-load`` in it crashes. It reads no mode
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from stoker.errors import Cancelled, InvalidRequest, ModelUnavailable
-from stoker.events.runner import Load, Message, Sampling
+from stoker.errors import Cancelled, EngineFailed, InvalidRequest, ModelUnavailable
+from stoker.events.prompt import Message, Sampling
+from stoker.events.runner import Load, Resize
 from stoker.runner import samplers
 from stoker.runner.engine import Facts, Identity, Outcome, Progress, Run
+from stoker.runner.grammar_rules import Grammar
+from stoker.runner.tool_forms import HERMES, Form
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
 _END = 0
@@ -30,12 +36,12 @@ class EchoEngine:
         self._faults = faults
         self._sleep = sleep
         self._facts: Facts | None = None
-        self._pieces: list[bytes] = [b""]
-        self._ids: dict[bytes, int] = {}
+        self._pieces: dict[int, bytes] = {_END: b""}
         self._held: dict[int, list[int]] = {}
         self._scripts: dict[int, list[int]] = {}
         self._slow_s: dict[int, float] = {}
         self._abort = False
+        self._adapters: tuple[str, ...] = ()
         self._threads = (1, 1)
 
     def identity(self) -> Identity:
@@ -53,12 +59,30 @@ class EchoEngine:
             if not progress(tenth / 10):
                 raise Cancelled(f"cannot load model {request.path}: stopped")
         self._threads = (request.threads, request.threads_batch)
+        self._adapters = tuple(item.name for item in request.adapters)
         self._facts = Facts(
             description="echo", parameters=0, size_bytes=0,
             context_tokens=request.context_tokens or 4096, train_context_tokens=4096,
             vocabulary=1 << 30, slots=max(request.slots, 1),
             batch_tokens=max(request.batch_tokens, request.slots, 1),
+            sequences=max(request.slots, 1) + request.cached_prefixes,
+            cells=max(request.slots, 1) * (request.context_tokens or 4096) + request.cache_tokens,
+            caches=True, shifts=True, fingerprint=f"echo:{request.path}", state_kind="echo 1",
         )  # fmt: skip
+        return self._facts
+
+    def resize(self, request: Resize) -> Facts:
+        if self._facts is None:
+            raise ModelUnavailable("cannot resize the context: no model is loaded")
+        cached = self._facts.sequences - self._facts.slots
+        self._held.clear()
+        self._facts = replace(
+            self._facts,
+            slots=request.slots,
+            context_tokens=request.context_tokens,
+            sequences=request.slots + cached,
+            cells=request.slots * request.context_tokens + request.cache_tokens,
+        )
         return self._facts
 
     def unload(self) -> None:
@@ -66,7 +90,13 @@ class EchoEngine:
         self._held.clear()
         self._scripts.clear()
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: str = "",  # noqa: ARG002
+        thinking: bool = True,  # noqa: ARG002
+    ) -> str:
         return messages[-1].content if messages else ""
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:  # noqa: ARG002
@@ -80,11 +110,30 @@ class EchoEngine:
 
     def open(self, seq: int, sampling: Sampling, seed: int) -> None:  # noqa: ARG002
         samplers.check(sampling)
-        self._held[seq] = []
+        self._held.setdefault(seq, [])
 
     def close(self, seq: int) -> None:
-        for table in (self._held, self._scripts, self._slow_s):
+        for table in (self._scripts, self._slow_s):
             table.pop(seq, None)
+
+    def clear(self, seq: int) -> None:
+        self._held.pop(seq, None)
+
+    def copy(self, source: int, target: int, length: int) -> bool:
+        self._held[target] = self._held[source][:length]
+        return True
+
+    def shift(self, seq: int, keep: int, discard: int) -> bool:
+        del self._held[seq][keep : keep + discard]
+        return True
+
+    def save(self, seq: int) -> memoryview | None:
+        words = [self._pieces[token].decode("utf-8", "replace") for token in self._held[seq]]
+        return memoryview(json.dumps(words).encode())
+
+    def restore(self, seq: int, state: memoryview) -> bool:
+        self._held[seq] = [self._id(word.encode()) for word in json.loads(bytes(state))]
+        return True
 
     def step(self, runs: Sequence[Run]) -> Outcome:
         wait_s = max((self._slow_s.get(run.seq, 0.0) for run in runs), default=0.0)
@@ -93,8 +142,9 @@ class EchoEngine:
         if self._abort:
             return Outcome.ABORTED
         for run in runs:
-            held = self._held[run.seq]
-            del held[run.start :]
+            held = self._held.setdefault(run.seq, [])
+            if run.start != len(held):
+                raise EngineFailed(f"cannot run a step: {len(held)} positions, not {run.start}")
             held.extend(run.tokens)
             if run.logits and run.seq not in self._scripts:
                 self._scripts[run.seq] = self._script(run.seq, held)
@@ -104,8 +154,31 @@ class EchoEngine:
         script = self._scripts[seq]
         return script.pop() if script else _END
 
+    def tool_form(self) -> Form:
+        return HERMES
+
+    def constrain(self, seq: int, grammar: Grammar) -> None:
+        """It says what it says."""
+
+    def exhausted(self, seq: int) -> bool:  # noqa: ARG002
+        return False
+
+    def chances(self, seq: int, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:  # noqa: ARG002
+        """Each word was certain."""
+        return 0.0, [(token, 0.0)][:top]
+
+    def adapters(self) -> Mapping[str, str]:
+        return dict.fromkeys(self._adapters, "")
+
+    def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
+        """No adapter changes what it says."""
+
+    def embed(self, tokens: Sequence[int], start: int) -> tuple[list[float], int]:  # noqa: ARG002
+        sizes = [len(self._pieces[token]) for token in tokens]
+        return [float(len(sizes)), float(sum(sizes)), 1.0], max(len(tokens), 1)
+
     def length(self, seq: int) -> int:
-        return len(self._held[seq])
+        return len(self._held.get(seq, ()))
 
     def truncate(self, seq: int, length: int) -> bool:
         del self._held[seq][length:]
@@ -155,7 +228,8 @@ class EchoEngine:
             self._sleep(3600.0)
 
     def _id(self, piece: bytes) -> int:
-        if piece not in self._ids:
-            self._ids[piece] = len(self._pieces)
-            self._pieces.append(piece)
-        return self._ids[piece]
+        """The same in every process, so that saved states make sense in the next one."""
+        token = zlib.crc32(piece) % (1 << 30) or 1
+        while self._pieces.setdefault(token, piece) != piece:
+            token = token % (1 << 30) + 1
+        return token

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from stoker.events.runner import Load, Message, Sampling
+from stoker.events.prompt import Message, Sampling
+from stoker.events.runner import Load, Resize
+from stoker.runner.grammar_rules import Grammar
+from stoker.runner.tool_forms import Form
 
 Progress = Callable[[float], bool]
 """Called with 0..1 while loading; False stops the load."""
@@ -44,6 +47,13 @@ class Facts:
     vocabulary: int
     slots: int
     batch_tokens: int  # largest batch that may be given to ``step``
+    sequences: int  # that hold something: the slots' own and those of cached prefixes
+    cells: int  # positions that all sequences together may keep
+    caches: bool  # this memory can copy and truncate sequences
+    shifts: bool  # this memory can close a gap in a sequence
+    kv_bytes: int = 0  # of the key-value cache; 0 = not known
+    fingerprint: str = ""  # tells this model file from another one
+    state_kind: str = ""  # saved states of another kind do not fit: cell types, library
 
 
 class Run(NamedTuple):
@@ -65,8 +75,14 @@ class Engine(Protocol):
 
     def facts(self) -> Facts | None: ...
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The model's chat template; raises InvalidRequest if it refuses the messages."""
+    def render(self, messages: Sequence[Message], *, tools: str = "", thinking: bool = True) -> str:
+        """The model's chat template; raises InvalidRequest if it refuses the messages.
+
+        ``tools`` is a JSON list; ``thinking`` false asks for an answer without reasoning.
+        """
+
+    def tool_form(self) -> Form:
+        """How this model writes tool calls."""
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """Tokens without anything added."""
@@ -78,20 +94,68 @@ class Engine(Protocol):
         """Bytes of a token; None = it ends the text."""
 
     def open(self, seq: int, sampling: Sampling, seed: int) -> None:
-        """A new, empty sequence with its own sampler. Sequence ids are 0..slots-1."""
+        """A sampler for a sequence (0..sequences-1); what the sequence holds stays."""
 
-    def close(self, seq: int) -> None: ...
+    def close(self, seq: int) -> None:
+        """The sampler goes; what the sequence holds stays until ``clear``."""
 
     def step(self, runs: Sequence[Run]) -> Outcome: ...
 
     def sample(self, seq: int) -> int:
-        """The next token of a sequence whose last run asked for logits in the last step."""
+        """The next token of a sequence whose last run asked for logits in the last step.
+
+        Raises GrammarInvalid when the sequence is under a grammar that leaves none.
+        """
+
+    def constrain(self, seq: int, grammar: Grammar) -> None:
+        """From here on the sequence's text follows a grammar."""
+
+    def exhausted(self, seq: int) -> bool:
+        """Its grammar is at an end and allows nothing more."""
+
+    def chances(self, seq: int, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+        """Log-probabilities of the token just sampled and of the ``top`` likeliest, by the
+        model alone (temperature 1, before any sampler).
+        """
+
+    def adapters(self) -> Mapping[str, str]:
+        """Adapters of the model by name, and why one cannot be used ("" = it can)."""
+
+    def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
+        """Adapters and scales of the steps from here on."""
+
+    def embed(self, tokens: Sequence[int], start: int) -> tuple[list[float], int]:
+        """The pooled sum of one bounded chunk's vectors, and the next start. Again with 0."""
 
     def length(self, seq: int) -> int:
         """Positions kept of a sequence."""
 
     def truncate(self, seq: int, length: int) -> bool:
         """Forget positions from ``length`` on; False if this memory cannot."""
+
+    def clear(self, seq: int) -> None:
+        """Forget all positions of a sequence."""
+
+    def copy(self, source: int, target: int, length: int) -> bool:
+        """An empty sequence holds the first ``length`` positions of another one; False and
+        empty if this memory cannot. Costs no cells.
+        """
+
+    def shift(self, seq: int, keep: int, discard: int) -> bool:
+        """Drop ``discard`` positions after ``keep`` and move the later ones up. The cells must
+        not be shared with another sequence.
+        """
+
+    def save(self, seq: int) -> memoryview | None:
+        """The state of a sequence as bytes; None if there is none or no memory for it."""
+
+    def restore(self, seq: int, state: memoryview) -> bool:
+        """What ``save`` gave, into an empty sequence; False and empty if it does not fit."""
+
+    def resize(self, request: Resize) -> Facts:
+        """The context anew: every sequence is empty then. Raises InvalidRequest, and
+        InsufficientMemory with the old size in place, or nothing loaded if even that fails.
+        """
 
     def score(self, tokens: Sequence[int], start: int) -> tuple[float, int]:
         """Nats of some tokens after ``start``, and the next start. Start again with 0.

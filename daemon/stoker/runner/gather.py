@@ -54,9 +54,7 @@ class Gather:
             self._last[item.job] = len(self._waiting)
             self._waiting.append(item)
         else:
-            self._waiting[at] = replace(
-                before, t=before.t + item.t, r=before.r + item.r, done=item.done, error=item.error
-            )
+            self._waiting[at] = _joined(before, item)
         if item.done is not None or item.error is not None:
             self._begun.discard(item.job)
             return True
@@ -66,6 +64,24 @@ class Gather:
 
 
 def _fits(before: Delta, item: Delta) -> bool:
-    """Inside one delta progress comes first, then reasoning, text and the end."""
+    """Inside one delta progress comes first, then reasoning, text, calls and the end."""
     over = before.done is not None or before.error is not None
-    return item.p is None and not over and not (before.t and item.r)
+    late = (before.t and item.r) or (before.tools and (item.t or item.r))
+    return item.p is None and not over and not late
+
+
+def _joined(before: Delta, item: Delta) -> Delta:
+    whole = replace(
+        before, t=before.t + item.t, r=before.r + item.r, done=item.done, error=item.error
+    )
+    if item.tools or item.lp is not None:
+        content = [*_content(before), *_content(item)]
+        whole = replace(
+            whole, tools=before.tools + item.tools, lp={"content": content} if content else None
+        )
+    return whole
+
+
+def _content(item: Delta) -> Sequence[object]:
+    found = item.lp.get("content") if item.lp is not None else None
+    return found if isinstance(found, list) else ()

@@ -6,11 +6,13 @@ Every limit of a request is checked here, before anything of it reaches the engi
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Final
 
 from stoker.errors import InvalidRequest
-from stoker.events.runner import Generate, Message
-from stoker.runner import reasoning, samplers, stops
+from stoker.events.prompt import OVERFLOW, Message
+from stoker.events.runner import Generate
+from stoker.runner import overflowing, reasoning, samplers, shaping, stops
 from stoker.runner.desk import need, overflow, refuse_overflow
 from stoker.runner.engine import Engine, Facts
 from stoker.runner.jobs import Job
@@ -30,8 +32,13 @@ class Intake:
         """Raises ModelUnavailable, InvalidRequest, ContextLengthExceeded, RequestTooLarge."""
         facts = need(self._engine)
         _check(request)
-        text = self._text(request, facts)
-        tokens = self._engine.encode(text)
+        if request.overflow == "shift" and not facts.shifts:
+            raise _wrong("overflow", "this model's memory cannot shift")
+        shaped = shaping.of(request, self._engine)
+        text, tokens = self._prompt(request, facts)
+        omitted = (0, 0)
+        if request.overflow == "truncate-oldest" and len(request.messages) > 1:
+            text, tokens, omitted = self._shorten(request, facts, text, tokens)
         if not tokens:
             raise _wrong("prompt", "it makes no tokens")
         if len(tokens) >= facts.context_tokens:
@@ -46,7 +53,35 @@ class Intake:
             inside_think=reasoning.opened_by(text[-256:]),
             seed=seed if seed >= 0 else int.from_bytes(os.urandom(4), "little"),
             now_s=now_s,
+            omitted=omitted,
+            shaping=shaped,
         )
+
+    def _prompt(self, request: Generate, facts: Facts) -> tuple[str, list[int]]:
+        text = self._text(request, facts)
+        return text, self._engine.encode(text)
+
+    def _shorten(
+        self, request: Generate, facts: Facts, text: str, tokens: list[int]
+    ) -> tuple[str, list[int], tuple[int, int]]:
+        """Leaves out the oldest turns until prompt and answer fit; the fewest that do.
+
+        The answer gets what it asks for, up to a quarter of the context. If even the last
+        turn is too long the prompt stays as it is and overflows.
+        """
+        room = facts.context_tokens - min(request.max_tokens, facts.context_tokens // 4)
+        before, best, most = len(tokens), (text, tokens, (0, 0)), overflowing.droppable(request)
+        fewest = 0 if before <= room else 1
+        while 0 < fewest <= most:  # fewer messages make fewer tokens: halve the range
+            middle = (fewest + most) // 2
+            shorter = replace(request, messages=overflowing.without(request, middle))
+            text, tokens = self._prompt(shorter, facts)
+            if len(tokens) <= room:
+                left_out = len(request.messages) - len(shorter.messages)
+                best, most = (text, tokens, (left_out, before - len(tokens))), middle - 1
+            else:
+                fewest = middle + 1
+        return best
 
     def _text(self, request: Generate, facts: Facts) -> str:
         refuse_overflow(request.prompt, facts)
@@ -54,7 +89,12 @@ class Intake:
             refuse_overflow(message.content, facts)
         if request.raw:
             return request.prompt
-        text = self._engine.render(request.messages or (Message("user", request.prompt),))
+        shape = request.shape
+        text = self._engine.render(
+            request.messages or (Message("user", request.prompt),),
+            tools="" if shape.tool_choice == "none" else shape.tools,
+            thinking=shape.reasoning_tokens != 0,
+        )
         refuse_overflow(text, facts)
         return text
 
@@ -70,6 +110,8 @@ def _check(request: Generate) -> None:
         raise _wrong("max_tokens", f"{request.max_tokens} is outside 1..{MAX_TOKENS}")
     if not 0 <= request.deadline_ms <= MAX_DEADLINE_MS:
         raise _wrong("deadline_ms", f"{request.deadline_ms} is outside 0..{MAX_DEADLINE_MS}")
+    if request.overflow not in OVERFLOW:
+        raise _wrong("overflow", f"{request.overflow!r} is not error, truncate-oldest or shift")
     stops.check(request.stop)
     samplers.check(request.sampling)
 

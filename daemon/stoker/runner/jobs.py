@@ -6,22 +6,26 @@ That makes an aborted step, and later a reused prefix, the same case as a fresh 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stoker.errors import StokerError
 from stoker.events.runner import Delta, Generate
 from stoker.runner.composer import Composer
 from stoker.runner.engine import Run
+from stoker.runner.shaping import Shaping, adapters_key
+from stoker.runner.tool_stream import ToolStream
 
 PROGRESS_EVERY_S: Final = 0.5
 
 
 class Job:
     __slots__ = (
-        "_composer", "_context", "_first_s", "_last_s", "_number", "_progress_s", "_reported",
-        "_seed", "_started_s", "accepted_s", "deadline_s", "evaluated", "id", "paused", "prompt",
-        "request", "seq", "tokens",
+        "_cached", "_composer", "_context", "_first_s", "_last_s", "_number", "_omitted",
+        "_progress_s", "_reported", "_seed", "_started_s", "accepted_s", "adapters", "deadline_s",
+        "evaluated", "id", "paused", "prompt", "request", "seq", "shaping", "shareable", "shifted",
+        "shifts", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -34,20 +38,36 @@ class Job:
         inside_think: bool,
         seed: int,
         now_s: float,
+        omitted: tuple[int, int] = (0, 0),
+        shaping: Shaping | None = None,
     ) -> None:
+        """``omitted``: messages and tokens that were left out to make the prompt fit."""
         self.request = request
         self.id = request.job
         self.tokens = tokens
         self.prompt = len(tokens)
         self.evaluated = 0
+        self.shifted = 0  # tokens dropped from the middle to make room
+        self.shifts = request.overflow == "shift"
+        # a shift moves cells, which must then be nobody else's
+        self.shareable = not self.shifts
         self.seq = -1
         self.paused = False
         self.accepted_s = now_s
         self.deadline_s = now_s + request.deadline_ms / 1000.0 if request.deadline_ms else 0.0
         self._number = number
+        self._omitted = omitted
+        self._cached = 0
         self._context = context_tokens
         self._seed = seed
-        self._composer = Composer(request.stop, reasoning=request.reasoning, inside=inside_think)
+        self.shaping = shaping
+        self.adapters = adapters_key(request.shape)
+        self._composer = Composer(
+            request.stop,
+            reasoning=request.reasoning,
+            inside=inside_think,
+            tools=_tools(shaping, request.job),
+        )
         self._started_s = self._first_s = self._last_s = 0.0
         self._progress_s = now_s
         self._reported = 0
@@ -68,18 +88,61 @@ class Job:
     @property
     def decoding(self) -> bool:
         """One sampled token waits. After an aborted step it may be more: then it is work again."""
-        return self.evaluated >= self.prompt and len(self.tokens) - self.evaluated == 1
+        left = len(self.tokens) - self.evaluated
+        return left == 1 and self.evaluated + self.shifted >= self.prompt
 
-    def start(self, seq: int, now_s: float) -> None:
+    @property
+    def made(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.tokens) + self.shifted - self.prompt
+
+    @property
+    def full(self) -> bool:
+        """The next token would not fit in the context."""
+        return len(self.tokens) >= self._context
+
+    def shift(self, keep: int, discard: int) -> None:
+        """The engine dropped ``discard`` evaluated tokens after ``keep``."""
+        del self.tokens[keep : keep + discard]
+        self.evaluated -= discard
+        self.shifted += discard
+
+    def start(self, seq: int, now_s: float, *, cached: int = 0) -> None:
+        """``cached`` tokens of the prompt are in the sequence already."""
         self.seq = seq
+        self.evaluated = self._cached = cached
         self._started_s = now_s
 
     def run(self, count: int, *, logits: bool) -> Run:
         at = self.evaluated
         return Run(self.seq, at, self.tokens[at : at + count], logits)
 
-    def take(self, token: int, piece: bytes | None, now_s: float) -> Delta | None:
-        """A sampled token; ``piece`` None = end of text. None when nothing goes out yet."""
+    @property
+    def thinking(self) -> bool:
+        return self._composer.thinking
+
+    @property
+    def reasoning_tokens(self) -> int:
+        return self._composer.reasoning_tokens
+
+    def force(self, tokens: Sequence[tuple[int, bytes]]) -> Delta | None:
+        """Tokens with their bytes that come next, whatever the model wants; None = no room."""
+        if len(self.tokens) + len(tokens) >= self._context:
+            return None
+        answer = reasoning = ""
+        for token, piece in tokens:
+            self.tokens.append(token)
+            more_answer, more_reasoning = self._composer.feed(piece)
+            answer, reasoning = answer + more_answer, reasoning + more_reasoning
+        return Delta(self.id, t=answer, r=reasoning)
+
+    def take(
+        self, token: int, piece: bytes | None, now_s: float, *, last: bool = False
+    ) -> Delta | None:
+        """A sampled token; ``piece`` None = end of text, ``last`` = it ends with this one.
+
+        None when nothing goes out yet.
+        """
         if not self._first_s:
             self._first_s = now_s
         self._last_s = now_s
@@ -89,10 +152,13 @@ class Job:
         answer, reasoning = self._composer.feed(piece)
         if self._composer.stopped:
             return self._finish("stop-string", answer, reasoning)
-        made = len(self.tokens) - self.prompt
-        if made >= self.request.max_tokens or len(self.tokens) >= self._context:
+        if last:
+            return self._finish("stop", answer, reasoning)
+        if self.made >= self.request.max_tokens or (self.full and not self.shifts):
             return self._finish("length", answer, reasoning)
-        return Delta(self.id, t=answer, r=reasoning) if answer or reasoning else None
+        calls = self._composer.take_calls()
+        some = answer or reasoning or calls
+        return Delta(self.id, t=answer, r=reasoning, tools=calls) if some else None
 
     def progress(self, now_s: float) -> Delta | None:
         """Prefill progress, at most twice a second and only when it moved."""
@@ -111,22 +177,37 @@ class Job:
         more_answer, more_reasoning = self._composer.finish()
         if reason != "stop-string" and self._composer.stopped:
             reason = "stop-string"  # the end completed a stop string that was held back
+        if reason == "stop" and self._composer.called:
+            reason = "tool-calls"
         return Delta(
             self.id,
             t=answer + more_answer,
             r=reasoning + more_reasoning,
+            tools=self._composer.take_calls(),
             done={
                 "finish_reason": reason,
                 "usage": self._usage(),
                 "timings": self._timings(),
                 "seed": self._seed,
+                **self._left_out(),
             },
         )
+
+    def _left_out(self) -> Mapping[str, int]:
+        """What overflow made go; nothing when nothing did."""
+        messages, tokens = self._omitted
+        out = {
+            "omitted_messages": messages,
+            "omitted_tokens": tokens,
+            "shifted_tokens": self.shifted,
+        }
+        return {name: count for name, count in out.items() if count}
 
     def _usage(self) -> Mapping[str, int]:
         return {
             "prompt_tokens": self.prompt,
-            "completion_tokens": len(self.tokens) - self.prompt,
+            "cached_tokens": self._cached,
+            "completion_tokens": self.made,
             "reasoning_tokens": self._composer.reasoning_tokens,
         }
 
@@ -134,11 +215,19 @@ class Job:
         """Milliseconds and tokens a second, as the loop saw them."""
         prefill_s = self._first_s - self._started_s
         decode_s = self._last_s - self._first_s
-        more = len(self.tokens) - self.prompt - 1
+        more, read = self.made - 1, self.prompt - self._cached
         return {
             "prefill_ms": round(prefill_s * 1e3, 3),
             "first_token_ms": round((self._first_s - self.accepted_s) * 1e3, 3),
             "decode_ms": round(decode_s * 1e3, 3),
-            "prefill_tok_s": round(self.prompt / prefill_s, 2) if prefill_s > 0 else 0.0,
+            "prefill_tok_s": round(read / prefill_s, 2) if prefill_s > 0 else 0.0,
             "decode_tok_s": round(more / decode_s, 2) if decode_s > 0 and more else 0.0,
         }
+
+
+def _tools(shaping: Shaping | None, job: str) -> ToolStream | None:
+    if shaping is None or shaping.form is None:
+        return None
+    numbers = itertools.count(1)
+    # unique in a conversation: the job's name is random
+    return ToolStream(shaping.form, shaping.names, lambda: f"call_{job}_{next(numbers)}")

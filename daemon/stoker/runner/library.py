@@ -25,21 +25,26 @@ from stoker.runner import backends
 
 DISTRIBUTION: Final = "llama-cpp-python"
 SYMBOLS: Final = (
-    "llama_backend_init", "llama_batch_free", "llama_batch_init", "llama_context_default_params",
-    "llama_decode", "llama_free", "llama_get_logits_ith", "llama_get_memory",
-    "llama_init_from_model", "llama_log_set", "llama_memory_clear", "llama_memory_seq_pos_max",
+    "llama_adapter_lora_init", "llama_backend_init", "llama_batch_free", "llama_batch_init",
+    "llama_context_default_params", "llama_decode", "llama_free", "llama_get_embeddings_ith",
+    "llama_get_logits_ith", "llama_get_memory", "llama_init_from_model", "llama_log_set",
+    "llama_memory_can_shift", "llama_memory_clear", "llama_memory_seq_add",
+    "llama_memory_seq_cp", "llama_memory_seq_pos_max", "llama_memory_seq_pos_min",
     "llama_memory_seq_rm", "llama_model_chat_template", "llama_model_default_params",
     "llama_model_desc", "llama_model_free", "llama_model_get_vocab", "llama_model_has_decoder",
-    "llama_model_has_encoder", "llama_model_is_diffusion", "llama_model_load_from_file",
-    "llama_model_n_ctx_train", "llama_model_n_params", "llama_model_size", "llama_n_batch",
-    "llama_n_ctx", "llama_print_system_info", "llama_sampler_chain_add",
-    "llama_sampler_chain_default_params", "llama_sampler_chain_init", "llama_sampler_free",
-    "llama_sampler_init_dist", "llama_sampler_init_greedy", "llama_sampler_init_min_p",
-    "llama_sampler_init_penalties", "llama_sampler_init_temp", "llama_sampler_init_top_k",
-    "llama_sampler_init_top_p", "llama_sampler_sample", "llama_set_abort_callback",
-    "llama_set_n_threads", "llama_state_get_size", "llama_supports_gpu_offload",
-    "llama_token_to_piece", "llama_tokenize", "llama_vocab_bos", "llama_vocab_eos",
-    "llama_vocab_get_add_bos", "llama_vocab_is_eog", "llama_vocab_n_tokens",
+    "llama_model_has_encoder", "llama_model_is_diffusion", "llama_model_is_hybrid",
+    "llama_model_is_recurrent", "llama_model_load_from_file", "llama_model_meta_val_str",
+    "llama_model_n_ctx_train", "llama_model_n_embd", "llama_model_n_params", "llama_model_size",
+    "llama_n_batch", "llama_n_ctx", "llama_print_system_info", "llama_sampler_accept",
+    "llama_sampler_apply", "llama_sampler_chain_add", "llama_sampler_chain_default_params",
+    "llama_sampler_chain_init", "llama_sampler_free", "llama_sampler_init_dist",
+    "llama_sampler_init_greedy", "llama_sampler_init_min_p", "llama_sampler_init_penalties",
+    "llama_sampler_init_temp", "llama_sampler_init_top_k", "llama_sampler_init_top_p",
+    "llama_sampler_sample", "llama_set_abort_callback", "llama_set_adapters_lora",
+    "llama_set_embeddings", "llama_set_n_threads", "llama_state_get_size",
+    "llama_state_seq_get_data", "llama_state_seq_get_size", "llama_state_seq_set_data",
+    "llama_supports_gpu_offload", "llama_token_to_piece", "llama_tokenize", "llama_vocab_bos",
+    "llama_vocab_eos", "llama_vocab_get_add_bos", "llama_vocab_is_eog", "llama_vocab_n_tokens",
 )  # fmt: skip
 CONSTANTS: Final = (
     "GGML_TYPE_F16", "GGML_TYPE_Q4_0", "GGML_TYPE_Q8_0", "LLAMA_FLASH_ATTN_TYPE_AUTO",
@@ -60,6 +65,7 @@ class Library:
         self.c: Any = _binding()
         _check(self.c)
         self.complaints: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.notes: deque[str] = deque(maxlen=_KEPT_LINES)  # sizes, which only the log tells
         self._log_callback = self.c.llama_log_callback(self._heard)
         self.c.llama_log_set(self._log_callback, None)
         variant = backends.load(Path(self.c.__file__).parent / "lib")
@@ -73,7 +79,11 @@ class Library:
 
     def _heard(self, level: int, text: bytes | None, _data: object) -> None:
         # an exception must not travel into C, and a log line is worth none
-        if level < _WARNING or not text:
+        if not text:
+            return
+        if level < _WARNING:
+            if b"buffer size" in text:
+                self.notes.append(text.decode("utf-8", "replace").strip()[:500])
             return
         line = text.decode("utf-8", "replace").strip()
         if line.strip("."):

@@ -17,11 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from stoker.errors import EngineFailed, InsufficientMemory, InvalidRequest
-from stoker.events.runner import Load, Message, Sampling
+from stoker.events.prompt import Message, Sampling
+from stoker.events.runner import Load, Resize
 from stoker.runner import samplers
 from stoker.runner.engine import Facts, Identity, Outcome, Progress, Run
+from stoker.runner.grammar_rules import Grammar
 from stoker.runner.library import Library, native_abort_flag
-from stoker.runner.loader import SCORE_CHUNK_TOKENS, Loaded, Loader
+from stoker.runner.llama_context import SCORE_CHUNK_TOKENS
+from stoker.runner.llama_shaping import LlamaShaping
+from stoker.runner.loader import Loaded, Loader, resized
+from stoker.runner.tool_forms import Form
 from stoker.runner.vocabulary import Vocabulary
 
 _SCORE_BYTES: Final = 4 * 1024 * 1024
@@ -42,6 +47,7 @@ class LlamaEngine:
         self._decode = library.c.llama_decode
         self._sample = library.c.llama_sampler_sample
         self._batch: Any = None
+        self._shaping: LlamaShaping | None = None
         self._threads = (0, 0)
         self._abort_callback: Any = None
 
@@ -55,8 +61,15 @@ class LlamaEngine:
         if self._loaded:
             self.unload()
         loaded = Loader(self._library).load(request, progress)
+        self._use(loaded)
+        return loaded.facts
+
+    def _use(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._threads = (request.threads, request.threads_batch)
+        self._shaping = LlamaShaping(
+            self._c, loaded.model, loaded.context, loaded.vocabulary, loaded.adapters
+        )
+        self._threads = (loaded.request.threads, loaded.request.threads_batch)
         self._abort_callback = self._install(self._c.ggml_abort_callback)
         self._c.llama_set_abort_callback(
             loaded.context, self._abort_callback, ctypes.addressof(self._flag)
@@ -67,19 +80,28 @@ class LlamaEngine:
         for row in range(loaded.facts.batch_tokens):
             loaded.batch.n_seq_id[row] = 1
         self._seqs = [self._seq_id[row] for row in range(loaded.facts.batch_tokens)]
-        return loaded.facts
 
-    def unload(self) -> None:
+    def _forget_chains(self) -> None:
         for chain in self._chains.values():
             self._c.llama_sampler_free(chain)
         self._chains.clear()
         self._rows.clear()
+        if self._shaping is not None:
+            self._shaping.free()
+            self._shaping = None
+
+    def unload(self) -> None:
+        self._forget_chains()
         loaded, self._loaded = self._loaded, None
         if loaded:
             loaded.free(self._c)
 
-    def render(self, messages: Sequence[Message]) -> str:
-        return self._model().template.render(messages, now=self._now())
+    def render(self, messages: Sequence[Message], *, tools: str = "", thinking: bool = True) -> str:
+        template = self._model().template
+        return template.render(messages, now=self._now(), tools=tools, thinking=thinking)
+
+    def tool_form(self) -> Form:
+        return self._model().template.tool_form
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         return self._vocabulary().tokenize(text, add_special=False, parse_special=special)
@@ -92,20 +114,20 @@ class LlamaEngine:
 
     def open(self, seq: int, sampling: Sampling, seed: int) -> None:
         model = self._model()
-        if not 0 <= seq < model.facts.slots or seq in self._chains:
+        if not 0 <= seq < model.facts.sequences or seq in self._chains:
             raise EngineFailed(f"cannot open sequence {seq}: out of range or in use")
         samplers.check(sampling)
-        self._c.llama_memory_seq_rm(model.memory, seq, -1, -1)
         self._chains[seq] = samplers.build(
             self._c, sampling, seed=seed, vocabulary=model.facts.vocabulary
         )
+        self._shaper().opened(seq, remembers=samplers.penalised(sampling))
 
     def close(self, seq: int) -> None:
         chain = self._chains.pop(seq, None)
         self._rows.pop(seq, None)
         if chain is not None and self._loaded:
+            self._shaper().forget(seq)
             self._c.llama_sampler_free(chain)
-            self._c.llama_memory_seq_rm(self._loaded.memory, seq, -1, -1)
 
     def step(self, runs: Sequence[Run]) -> Outcome:
         model = self._model()
@@ -124,19 +146,92 @@ class LlamaEngine:
         row = self._rows.pop(seq, None)
         if row is None:
             raise EngineFailed(f"cannot sample sequence {seq}: it has no logits")
+        shaper = self._shaper()
+        shaper.sampled_from(seq, row)
+        if shaper.constrained(seq):
+            return shaper.pick(seq, row, self._chains[seq])
         return int(self._sample(self._chains[seq], self._model().context, row))
 
+    def constrain(self, seq: int, grammar: Grammar) -> None:
+        if seq not in self._chains:
+            raise EngineFailed(f"cannot constrain sequence {seq}: it is not open")
+        self._shaper().constrain(seq, grammar)
+
+    def exhausted(self, seq: int) -> bool:
+        return self._shaper().exhausted(seq)
+
+    def chances(self, seq: int, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
+        return self._shaper().chances(seq, token, top)
+
+    def adapters(self) -> Mapping[str, str]:
+        return {name: item.reason for name, item in self._model().adapters.items()}
+
+    def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
+        self._shaper().adapt(adapters)
+
+    def embed(self, tokens: Sequence[int], start: int) -> tuple[list[float], int]:
+        model, shaper = self._model(), self._shaper()
+        seq = model.facts.sequences
+        if start == 0:
+            model.memory.clear(seq)
+        shaper.adapt(())
+
+        def decode(at: int, part: Sequence[int]) -> int:
+            self._fill([Run(seq, at, part, True)], model.facts)
+            for row in range(len(part)):
+                self._logits[row] = 1
+            return int(self._decode(model.context, self._batch))
+
+        try:
+            vector, end, status = shaper.embed(tokens, start, decode)
+        finally:
+            self._rows.clear()
+        if status != 0 or end >= len(tokens):
+            model.memory.clear(seq)
+        return vector, _next_start(status, end, "embed text")
+
     def length(self, seq: int) -> int:
-        return int(self._c.llama_memory_seq_pos_max(self._model().memory, seq)) + 1
+        return self._model().memory.length(seq)
 
     def truncate(self, seq: int, length: int) -> bool:
-        return bool(self._c.llama_memory_seq_rm(self._model().memory, seq, length, -1))
+        return self._model().memory.truncate(seq, length)
+
+    def clear(self, seq: int) -> None:
+        self._model().memory.clear(seq)
+
+    def copy(self, source: int, target: int, length: int) -> bool:
+        return self._model().memory.copy(source, target, length)
+
+    def shift(self, seq: int, keep: int, discard: int) -> bool:
+        return self._model().memory.shift(seq, keep, discard)
+
+    def save(self, seq: int) -> memoryview | None:
+        return self._model().memory.save(seq)
+
+    def restore(self, seq: int, state: memoryview) -> bool:
+        return self._model().memory.restore(seq, state)
+
+    def resize(self, request: Resize) -> Facts:
+        model, loader = self._model(), Loader(self._library)
+        wanted = resized(model.request, request)
+        self._forget_chains()
+        self._loaded = None
+        try:
+            self._use(loader.again(model, wanted))
+        except InsufficientMemory:
+            try:
+                self._use(loader.again(model, model.request))
+            except InsufficientMemory:
+                model.free(self._c)
+            raise
+        return self._model().facts
 
     def score(self, tokens: Sequence[int], start: int) -> tuple[float, int]:
         model = self._model()
-        seq = model.facts.slots  # one more sequence than there are slots
+        seq = model.facts.sequences  # one more than jobs and cached prefixes may have
         if start == 0:
-            self._c.llama_memory_seq_rm(model.memory, seq, -1, -1)
+            model.memory.clear(seq)
+        self.adapt(())
         chunk = max(
             1,
             min(SCORE_CHUNK_TOKENS, model.facts.batch_tokens, _SCORE_BYTES // (4 * self._width())),
@@ -153,14 +248,9 @@ class LlamaEngine:
                 for row in range(end - start)
             )
         if status != 0 or end >= len(tokens) - 1:
-            self._c.llama_memory_seq_rm(model.memory, seq, -1, -1)
-        if status == 1:
-            raise InsufficientMemory("cannot score text: the key-value cache is full")
-        if status == 2:  # a job was cancelled meanwhile: the whole text is run again
-            return 0.0, 0
-        if status != 0:
-            raise EngineFailed(f"cannot score text: llama_decode returned {status}")
-        return nats, end
+            model.memory.clear(seq)
+        following = _next_start(status, end, "score text")
+        return (nats if following else 0.0), following
 
     def set_threads(self, threads: int, threads_batch: int) -> None:
         most = 4 * (os.cpu_count() or 1)
@@ -226,6 +316,11 @@ class LlamaEngine:
         total = math.fsum([exp(value - highest) for value in logits])
         return float(math.log(total) + highest - logits[token])
 
+    def _shaper(self) -> LlamaShaping:
+        if self._shaping is None:
+            raise EngineFailed("cannot use the engine: no model is loaded")
+        return self._shaping
+
     def _width(self) -> int:
         return self._model().facts.vocabulary
 
@@ -236,6 +331,15 @@ class LlamaEngine:
         if self._loaded is None:
             raise EngineFailed("cannot use the engine: no model is loaded")
         return self._loaded
+
+
+def _next_start(status: int, end: int, what: str) -> int:
+    """Where a text goes on; 0 after a cancelled job's abort: the whole text is run again."""
+    if status == 1:
+        raise InsufficientMemory(f"cannot {what}: the key-value cache is full")
+    if status not in (0, 2):
+        raise EngineFailed(f"cannot {what}: llama_decode returned {status}")
+    return end if status == 0 else 0
 
 
 def _resident_bytes() -> int:

@@ -10,27 +10,26 @@ import ctypes
 import os
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from stoker.errors import Cancelled, InsufficientMemory, InvalidRequest, ModelUnavailable
-from stoker.events.runner import Load
-from stoker.runner import gguf
+from stoker.events.runner import Load, Resize
+from stoker.runner import gguf, llama_adapters, llama_context
 from stoker.runner.engine import Facts, Progress
+from stoker.runner.fingerprint import fingerprint
 from stoker.runner.library import Library
+from stoker.runner.llama_context import FLASH, KV_TYPES
+from stoker.runner.llama_memory import LlamaMemory
 from stoker.runner.template import CHATML, ChatTemplate
 from stoker.runner.vocabulary import Vocabulary
 
-DEFAULT_CONTEXT_TOKENS: Final = 4096
 MAX_CONTEXT_TOKENS: Final = 1 << 20
 MAX_SLOTS: Final = 64
-MAX_UBATCH: Final = 512
-SCORE_CHUNK_TOKENS: Final = 32
+MAX_CACHED_PREFIXES: Final = 64  # with the slots' and the one for scoring far below C's 256
 _READ_BYTES: Final = 4 * 1024 * 1024
 _READ_SHARE: Final = 0.5
-_KV_TYPES: Final = {"f16": "GGML_TYPE_F16", "q8_0": "GGML_TYPE_Q8_0", "q4_0": "GGML_TYPE_Q4_0"}
-_FLASH: Final = {"auto": "AUTO", "on": "ENABLED", "off": "DISABLED"}
 
 
 @dataclass(slots=True)
@@ -39,17 +38,24 @@ class Loaded:
 
     model: Any
     context: Any
-    memory: Any
+    memory: LlamaMemory
     batch: Any
+    request: Load
     vocabulary: Vocabulary
     template: ChatTemplate
     facts: Facts
     warnings: tuple[str, ...]
+    adapters: dict[str, llama_adapters.Adapter]
 
     def free(self, c: Any) -> None:
-        c.llama_batch_free(self.batch)
-        c.llama_free(self.context)
+        self.free_context(c)
         c.llama_model_free(self.model)
+
+    def free_context(self, c: Any) -> None:
+        if self.context:
+            c.llama_batch_free(self.batch)
+            c.llama_free(self.context)
+            self.context = None
 
 
 class Loader:
@@ -58,7 +64,7 @@ class Loader:
         self._c = library.c
 
     def load(self, request: Load, progress: Progress) -> Loaded:
-        _check_request(request)
+        check_request(request)
         size = gguf.check(request.path)
         self._library.complaints.clear()
         if request.mmap:
@@ -69,6 +75,29 @@ class Loader:
         except BaseException:
             self._c.llama_model_free(model)
             raise
+
+    def again(self, old: Loaded, request: Load) -> Loaded:
+        """The context anew for the same model. Raises InsufficientMemory; then the old one is
+        gone too, and ``again`` may be tried with another request.
+        """
+        c = self._c
+        old.free_context(c)
+        size = llama_context.tokens_per_slot(request, old.facts.train_context_tokens)
+        context = llama_context.make(self._library, old.model, request, size)
+        batch_tokens = int(c.llama_n_batch(context))
+        facts = replace(
+            old.facts,
+            context_tokens=size,
+            slots=request.slots,
+            batch_tokens=batch_tokens,
+            sequences=llama_context.sequences(request),
+            cells=int(c.llama_n_ctx(context)),
+            kv_bytes=llama_context.kv_bytes(self._library),
+        )
+        return replace(
+            old, context=context, memory=LlamaMemory(c, context), request=request, facts=facts,
+            batch=c.llama_batch_init(batch_tokens, 0, 1),
+        )  # fmt: skip
 
     def _model(self, request: Load, progress: Progress) -> Any:
         c = self._c
@@ -111,8 +140,9 @@ class Loader:
             bos=vocabulary.bos_text,
             eos=vocabulary.eos_text,
         )
-        context_tokens = _context(request, int(c.llama_model_n_ctx_train(model)))
-        context = self._context(request, model, context_tokens)
+        size = llama_context.tokens_per_slot(request, int(c.llama_model_n_ctx_train(model)))
+        context = llama_context.make(self._library, model, request, size)
+        memory = LlamaMemory(c, context)
         batch_tokens = int(c.llama_n_batch(context))
         batch = c.llama_batch_init(batch_tokens, 0, 1)
         progress(1.0)
@@ -120,42 +150,27 @@ class Loader:
             description=self._description(model),
             parameters=int(c.llama_model_n_params(model)),
             size_bytes=int(c.llama_model_size(model)),
-            context_tokens=context_tokens,
+            context_tokens=size,
             train_context_tokens=int(c.llama_model_n_ctx_train(model)),
             vocabulary=vocabulary.size,
             slots=request.slots,
             batch_tokens=batch_tokens,
+            sequences=llama_context.sequences(request),
+            cells=int(c.llama_n_ctx(context)),
+            caches=llama_context.can_cache(c, model),
+            shifts=memory.can_shift,
+            kv_bytes=llama_context.kv_bytes(self._library),
+            fingerprint=fingerprint(request.path),
+            state_kind=f"{request.kv_type} {self._library.version}",
         )
         warnings = self._warnings(request)
+        adapters = llama_adapters.load(self._library, model, request.adapters)
+        warnings += tuple(item.reason for item in adapters.values() if item.reason)
         return Loaded(
-            model=model, context=context, memory=c.llama_get_memory(context), batch=batch,
+            model=model, context=context, memory=memory, batch=batch, request=request,
             vocabulary=vocabulary, template=template, facts=facts, warnings=warnings,
+            adapters=adapters,
         )  # fmt: skip
-
-    def _context(self, request: Load, model: Any, context_tokens: int) -> Any:
-        c = self._c
-        params = c.llama_context_default_params()
-        params.n_ctx = context_tokens * request.slots
-        params.n_seq_max = request.slots + 1  # one for scoring
-        params.n_outputs_max = max(params.n_seq_max, SCORE_CHUNK_TOKENS)  # logits are large
-        params.kv_unified = True
-        params.n_batch = max(request.batch_tokens, params.n_seq_max)  # a smaller one aborts
-        params.n_ubatch = min(params.n_batch, MAX_UBATCH)
-        params.n_threads = request.threads
-        params.n_threads_batch = request.threads_batch
-        params.type_k = params.type_v = getattr(c, _KV_TYPES[request.kv_type])
-        params.flash_attn_type = getattr(
-            c, f"LLAMA_FLASH_ATTN_TYPE_{_FLASH[request.flash_attention]}"
-        )
-        context = c.llama_init_from_model(model, params)
-        if not context:
-            reason = self._library.last_complaint("llama.cpp made no context")
-            raise InsufficientMemory(
-                f"cannot make room for {params.n_ctx} tokens of context: {reason}",
-                hint="lower context_tokens or slots, or use kv_type q8_0",
-                details={"context_tokens": context_tokens, "slots": request.slots},
-            )
-        return context
 
     def _refuse_other_kinds(self, path: str, model: Any) -> None:
         c = self._c
@@ -185,12 +200,7 @@ def _mode(request: Load) -> str:
     return "MLOCK" if request.mlock else "NONE"
 
 
-def _context(request: Load, trained: int) -> int:
-    wanted = request.context_tokens or min(trained, DEFAULT_CONTEXT_TOKENS)
-    return max(256, min(wanted, trained) if trained > 0 else wanted)
-
-
-def _check_request(request: Load) -> None:
+def check_request(request: Load) -> None:
     threads = 4 * (os.cpu_count() or 1)
     limits = {
         "context_tokens": (0, MAX_CONTEXT_TOKENS),
@@ -200,17 +210,31 @@ def _check_request(request: Load) -> None:
         "batch_tokens": (1, 8192),
         "prefill_target_ms": (1, 60_000),
         "gpu_layers": (-1, 10_000),
+        "cached_prefixes": (0, MAX_CACHED_PREFIXES),
+        "cache_tokens": (0, MAX_CONTEXT_TOKENS),
     }
     for name, (low, high) in limits.items():
         value = getattr(request, name)
         if not low <= value <= high:
             raise _wrong(name, f"{value} is outside {low}..{high}")
-    if request.kv_type not in _KV_TYPES:
-        raise _wrong("kv_type", f"{request.kv_type!r} is not one of {', '.join(_KV_TYPES)}")
-    if request.flash_attention not in _FLASH:
+    if request.kv_type not in KV_TYPES:
+        raise _wrong("kv_type", f"{request.kv_type!r} is not one of {', '.join(KV_TYPES)}")
+    if request.flash_attention not in FLASH:
         raise _wrong("flash_attention", f"{request.flash_attention!r} is not auto, on or off")
     if "\0" in request.path or not request.path:
         raise _wrong("path", "it is empty or holds a zero byte")
+
+
+def resized(request: Load, wanted: Resize) -> Load:
+    """The load that gives the wanted context. Raises InvalidRequest."""
+    fresh = replace(
+        request,
+        slots=wanted.slots,
+        context_tokens=wanted.context_tokens,
+        cache_tokens=wanted.cache_tokens,
+    )
+    check_request(fresh)
+    return fresh
 
 
 def _wrong(name: str, reason: str) -> InvalidRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, assert_never
 
 from stoker.errors import Busy, InternalError, StokerError
@@ -19,13 +20,17 @@ from stoker.events.runner import (
     Cancel,
     Delta,
     Deltas,
+    Embed,
+    Forget,
     Generate,
     Hello,
+    Inspect,
     Load,
     Loaded,
     LoadProgress,
     Pause,
     Ping,
+    Resize,
     Resume,
     Score,
     SetThreads,
@@ -33,16 +38,19 @@ from stoker.events.runner import (
     Tokenize,
     Unload,
 )
+from stoker.runner.cache import SequenceCache
 from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Letter, Rejected
-from stoker.runner.desk import Desk, failed
+from stoker.runner.desk import Desk, failed, need
 from stoker.runner.engine import Engine, Facts
 from stoker.runner.gather import Gather
 from stoker.runner.steps import Steps
 
 BEAT_EVERY_S: Final = 1.0
+BEAT_IDLE_S: Final = 2.5  # beyond the agent's pings, which are answered: they set the pace then
 PING_LIMIT_S: Final = 5.0
 LETTERS_LIMIT_S: Final = 0.02
 PROGRESS_EVERY_S: Final = 0.05
+SETTLE_S: Final = 1.5  # for saving conversations before the context goes
 EXIT_OK: Final = 0
 EXIT_WRITE: Final = 74  # EX_IOERR: the agent does not read
 EXIT_PROTOCOL: Final = 76  # EX_PROTOCOL: a broken frame
@@ -60,6 +68,7 @@ class Loop:
         *,
         pings: bool = True,
         clock: Clock = time.monotonic,
+        scratch: Path | None = None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -70,8 +79,16 @@ class Loop:
         self._exit: int | None = None
         self._channel = connect(self._note)
         self._gather = Gather()
-        self._steps = Steps(engine, self._deltas, clock)
-        self._desk = Desk(engine, self._channel.send, self._counters)
+        cache = SequenceCache(engine, clock, scratch)
+        self._steps = Steps(engine, self._deltas, clock, cache)
+        self._desk = Desk(
+            engine,
+            self._channel.send,
+            self._counters,
+            make_room=cache.make_room,
+            forget=self._steps.forget,
+        )
+        self._loaded: Load | None = None
 
     def start(self, on_stuck: Callable[[], None] | None = None) -> None:
         """Begins to read; ``on_stuck`` is for an agent that went while a step never ends."""
@@ -79,6 +96,11 @@ class Loop:
 
     def run(self) -> int:
         """Serves until the agent goes; the exit status of the process."""
+        status = self._serve()
+        self._steps.cache.settle(self._clock() + SETTLE_S)
+        return status
+
+    def _serve(self) -> int:
         try:
             who = self._engine.identity()
             self._channel.send(Hello(who.name, who.library, who.system, os.getpid()))
@@ -97,7 +119,10 @@ class Loop:
         idle = not (may_work and (self._steps.busy or self._desk.busy))
         if self._gather.waiting and (idle or not self._steps.steady):
             self._send(self._gather.take(now_s))  # before a pause or a long step
-        self._read(max(self._beat_s + BEAT_EVERY_S - now_s, 0.001) if idle else 0.0)
+        rested = idle and self._steps.cache.rest()
+        if rested:
+            idle = False  # there may be more to save: look for letters, but do not wait
+        self._read(max(self._beat_s + BEAT_IDLE_S - now_s, 0.001) if idle else 0.0)
         if may_work and self._exit is None:
             self._steps.work()
             if self._desk.busy:
@@ -129,7 +154,7 @@ class Loop:
     def _handle(self, letter: Letter) -> None:
         match letter:
             case Ping():
-                pass
+                self._pinged(self._clock())
             case Generate():
                 self._steps.accept(letter)
             case Cancel():
@@ -140,7 +165,18 @@ class Loop:
                 self._load(letter)
             case Unload():
                 self._unload(letter)
-            case Tokenize() | ApplyTemplate() | Stats() | SetThreads() | Score():
+            case Resize():
+                self._resize(letter)
+            case (
+                Tokenize()
+                | ApplyTemplate()
+                | Stats()
+                | SetThreads()
+                | Score()
+                | Embed()
+                | Inspect()
+                | Forget()
+            ):
                 self._desk.handle(letter)
             case Rejected():
                 self._reject(letter)
@@ -150,6 +186,11 @@ class Loop:
                 self._exit = EXIT_PROTOCOL
             case _:
                 assert_never(letter)
+
+    def _pinged(self, now_s: float) -> None:
+        """An idle runner's beat is its answer to the agent's ping."""
+        if now_s - self._beat_s >= BEAT_EVERY_S / 2:
+            self._beat(now_s)
 
     def _reject(self, letter: Rejected) -> None:
         if letter.job:
@@ -176,13 +217,17 @@ class Loop:
                 vocabulary=facts.vocabulary,
                 slots=facts.slots,
                 load_ms=round((self._clock() - started_s) * 1e3, 3),
+                kv_bytes=facts.kv_bytes,
+                fingerprint=facts.fingerprint,
+                saved=self._saved(),
             )
         )
 
     def _load_engine(self, request: Load) -> Facts:
         if self._steps.busy or self._desk.busy:
             raise Busy(f"cannot load model {request.path}: jobs are running")
-        self._steps.forget()
+        self._steps.cache.settle(self._clock() + SETTLE_S)
+        self._steps.leave()
         sent_s = 0.0
 
         def progress(fraction: float) -> bool:
@@ -197,13 +242,48 @@ class Loop:
 
         facts = self._engine.load(request, _safely(progress))
         self._engine.clear_abort()
-        self._steps.begin(facts, target_ms=float(request.prefill_target_ms))
+        self._steps.begin(request, facts)
+        self._loaded = request
         return facts
+
+    def _saved(self) -> Mapping[str, object]:
+        """Conversations by their scope: the agent says which of them are gone."""
+        out: dict[str, list[str]] = {}
+        for scope, keep in self._steps.cache.owners():
+            out.setdefault(scope, []).append(keep)
+        return out
+
+    def _resize(self, request: Resize) -> None:
+        try:
+            if self._loaded is None:
+                need(self._engine)
+            if self._steps.busy or self._steps.active or self._desk.busy:
+                raise Busy("cannot resize the context: jobs are running")
+            self._steps.cache.settle(self._clock() + SETTLE_S)
+            self._steps.leave()
+            try:
+                facts = self._engine.resize(request)
+            except StokerError:
+                self._go_on()
+                raise
+        except StokerError as error:
+            self._channel.send(failed(request.id, error))
+            return
+        self._go_on()
+        result = {"slots": facts.slots, "context_tokens": facts.context_tokens}
+        self._channel.send(Answer(request.id, {**result, "kv_bytes": facts.kv_bytes}))
+
+    def _go_on(self) -> None:
+        """With the context there is now, which may be none."""
+        facts = self._engine.facts()
+        if facts is not None and self._loaded is not None:
+            self._steps.begin(self._loaded, facts)
 
     def _unload(self, request: Unload) -> None:
         self._steps.drop_all()
         self._desk.drop()
-        self._steps.forget()
+        self._steps.cache.settle(self._clock() + SETTLE_S)
+        self._steps.leave()
         self._engine.unload()
         self._channel.send(Answer(request.id, {}))
 

@@ -1,7 +1,8 @@
 """Builds the sampler chain of one job; checks every value before C sees it.
 
 ``top_k`` runs first: sorting 40 candidates instead of the whole vocabulary makes the
-rest ten times cheaper. No sampler may be NULL: a chain with one kills the process.
+rest ten times cheaper. Penalties come before it in meaning: see ``_members``. No sampler
+may be NULL: a chain with one kills the process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from typing import Any
 
 from stoker.errors import EngineFailed, InvalidRequest
-from stoker.events.runner import SAMPLING_RANGES, Sampling
+from stoker.events.prompt import SAMPLING_RANGES, Sampling
 
 
 def check(sampling: Sampling) -> None:
@@ -40,15 +41,30 @@ def build(c: Any, sampling: Sampling, *, seed: int, vocabulary: int) -> Any:
     return chain
 
 
+def penalised(sampling: Sampling) -> bool:
+    """The chain remembers what was drawn: then it must not draw what is not used."""
+    values = sampling.repeat_penalty, sampling.frequency_penalty, sampling.presence_penalty
+    return sampling.repeat_last_n > 0 and values != (1.0, 0.0, 0.0)
+
+
 def _members(c: Any, sampling: Sampling, seed: int, vocabulary: int) -> Any:
     greedy = sampling.temperature <= 0.0
-    penalised = sampling.repeat_penalty != 1.0 and sampling.repeat_last_n > 0
-    if sampling.top_k > 0 and (penalised or not greedy):
-        yield c.llama_sampler_init_top_k(min(sampling.top_k, vocabulary))
-    if penalised:
+    repeats, often, seen = (
+        sampling.repeat_penalty, sampling.frequency_penalty, sampling.presence_penalty,
+    )  # fmt: skip
+    wanted = 1 if greedy else sampling.top_k  # 0 = the whole vocabulary
+    if penalised(sampling):
+        # Penalties move at most repeat_last_n tokens. Where they only make these less likely,
+        # the best of all tokens afterwards are among the best wanted + repeat_last_n before,
+        # so that few candidates stand for the vocabulary exactly.
+        lowering = repeats >= 1.0 and often >= 0.0 and seen >= 0.0
+        if lowering and wanted:
+            yield c.llama_sampler_init_top_k(min(wanted + sampling.repeat_last_n, vocabulary))
         yield c.llama_sampler_init_penalties(
-            vocabulary, sampling.repeat_last_n, sampling.repeat_penalty, 0.0, 0.0
+            vocabulary, sampling.repeat_last_n, repeats, often, seen
         )
+    if wanted and not greedy:
+        yield c.llama_sampler_init_top_k(min(wanted, vocabulary))
     if greedy:
         yield c.llama_sampler_init_greedy()
         return

@@ -15,12 +15,16 @@ from stoker.errors import (
     Cancelled,
     DeadlineExceeded,
     EngineFailed,
+    GrammarInvalid,
     InvalidRequest,
     Preempted,
     StokerError,
 )
-from stoker.events.runner import Delta, Generate, Sampling
-from stoker.runner import planning
+from stoker.events.prompt import Sampling
+from stoker.events.runner import Delta, Generate, Load
+from stoker.runner import overflowing, planning
+from stoker.runner.adapter_lanes import AdapterLanes
+from stoker.runner.cache import SequenceCache, public
 from stoker.runner.engine import Engine, Facts, Outcome, Run
 from stoker.runner.intake import Intake
 from stoker.runner.jobs import Job
@@ -36,7 +40,11 @@ class Steps:
     """``out`` gets what each step brought. Only ``doom`` may be called from other threads."""
 
     def __init__(
-        self, engine: Engine, out: Callable[[list[Delta]], None], clock: Callable[[], float]
+        self,
+        engine: Engine,
+        out: Callable[[list[Delta]], None],
+        clock: Callable[[], float],
+        cache: SequenceCache | None = None,
     ) -> None:
         self._engine = engine
         self._out = out
@@ -46,12 +54,13 @@ class Steps:
         self._target_ms = 200.0
         self._active: dict[str, Job] = {}  # in order of acceptance
         self._waiting: deque[Job] = deque()
-        self._free: list[int] = []
+        self._cache = cache or SequenceCache(engine, clock)
         self._doomed: set[str] = set()
         self._stepping: frozenset[str] = frozenset()
         self._intake = Intake(engine)
         self._running: list[Job] | None = None  # None = the set of jobs changed
         self._names: frozenset[str] = frozenset()
+        self._lanes = AdapterLanes()
         self._deadlines = False
         self._tokens = [0, 0]  # prompt, sampled
         self.count = 0
@@ -70,22 +79,36 @@ class Steps:
         return bool(self._runnable() or (self._waiting and self._free))
 
     @property
+    def _free(self) -> bool:
+        """One more job may have a slot."""
+        return self._facts is not None and len(self._active) < self._facts.slots
+
+    @property
     def steady(self) -> bool:
         """The next step is a usual one: every job decodes and none is about to come in."""
         admits = bool(self._waiting and self._free)
         return not admits and all(job.decoding for job in self._runnable())
 
-    def begin(self, facts: Facts, *, target_ms: float) -> None:
-        """A model is there. A short warm-up teaches the cost of a token."""
-        self._facts = facts
-        self._target_ms = target_ms
+    def begin(self, request: Load, facts: Facts) -> None:
+        """A context is there. A short warm-up teaches the cost of a token."""
+        self._target_ms = float(request.prefill_target_ms)
         self._costs = planning.Costs()
-        self._free = list(range(facts.slots - 1, -1, -1))
         self._warm_up(facts)
+        self._cache.begin(request, facts, public(self._engine, request.shared_prefixes))
+        self._facts = facts
 
-    def forget(self) -> None:
+    def leave(self) -> None:
+        """The context goes away; no job may be left."""
         self._facts = None
-        self._free = []
+        self._cache.forget_all()
+
+    def forget(self, scope: str, keep: str) -> int:
+        """What is kept of a scope or of one conversation goes, with that of its running jobs."""
+        for job in (*self._active.values(), *self._waiting):
+            request = job.request
+            if request.scope == scope and keep in ("", request.keep):
+                job.shareable = False
+        return self._cache.forget(scope, keep)
 
     def accept(self, request: Generate) -> None:
         try:
@@ -134,8 +157,13 @@ class Steps:
         if running and self._facts:
             self._step(running, self._facts)
 
+    @property
+    def cache(self) -> SequenceCache:
+        return self._cache
+
     def counters(self) -> Mapping[str, object]:
         return {
+            "prefix_cache": self._cache.counters(),
             "steps": self.count,
             "prompt_tokens": self._tokens[0],
             "completion_tokens": self._tokens[1],
@@ -143,17 +171,22 @@ class Steps:
             "decode_ms_per_step": round(self._costs.decode_ms, 4),
             "active": self.active,
             "waiting": self.waiting,
+            "jobs": [*self._active, *(job.id for job in self._waiting)],
         }
 
     def _admit(self, job: Job) -> None:
-        seq = self._free.pop()
+        started_s = self._clock()
+        seq, cached = self._cache.claim(job, self._active.values())
+        job.start(seq, started_s, cached=cached)
         try:
             self._engine.open(seq, job.request.sampling, job.seed)
+            if job.shaping is not None:
+                job.shaping.begin(self._engine, job)
         except StokerError as error:
-            self._free.append(seq)
+            self._engine.close(seq)
+            self._cache.give_back(job, sound=True)
             self._out([job.failure(error)])
             return
-        job.start(seq, self._clock())
         self._active[job.id] = job
         self._running = None
 
@@ -165,7 +198,7 @@ class Steps:
         return self._running
 
     def _step(self, running: list[Job], facts: Facts) -> None:
-        chosen = self._choose(running, facts)
+        chosen = self._choose(self._lanes.pick(running), facts)
         names = self._names if len(chosen) == len(running) else frozenset(c[0].id for c in chosen)
         runs = [job.run(count, logits=logits) for job, count, logits in chosen]
         started_s = self._clock()
@@ -173,7 +206,7 @@ class Steps:
             outcome = self._run(names, runs)
         except EngineFailed as error:
             for job, _, _ in chosen:
-                self._end(job.id, error)
+                self._end(job.id, error, sound=False)
             return
         self.count += 1
         if outcome is Outcome.DONE:
@@ -186,6 +219,8 @@ class Steps:
             self._tokens[0] += filled
             self._collect(chosen)
         elif outcome is Outcome.FULL:
+            if self._cache.make_room():
+                return  # nothing was changed: the same step again
             newest = max((job for job, _, _ in chosen), key=lambda job: job.number)
             self._end(newest.id, Busy("cannot go on: the key-value cache is full"))
         else:
@@ -216,6 +251,7 @@ class Steps:
         try:
             if jobs <= self._doomed:  # the cancel came while we were composing
                 return Outcome.ABORTED
+            self._engine.adapt(self._lanes.key)
             return self._engine.step(runs)
         finally:
             self._stepping = frozenset()
@@ -225,11 +261,13 @@ class Steps:
         for job, count, logits in chosen:
             job.evaluated += count
             delta = self._sample(job) if logits else job.progress(self._clock())
-            if delta is None:
-                continue
-            items.append(delta)
-            if delta.done is not None or delta.error is not None:
-                self._release(job)
+            if delta is not None:
+                items.append(delta)
+                if delta.done is not None or delta.error is not None:
+                    self._release(job)
+                    continue
+            if job.full and job.shifts:
+                self._shift(job)
         if items:
             self._out(items)
 
@@ -237,9 +275,21 @@ class Steps:
         try:
             token = self._engine.sample(job.seq)
             self._tokens[1] += 1
+            if job.shaping is not None:
+                return job.shaping.taken(self._engine, job, token, self._clock())
             return job.take(token, self._engine.piece(token), self._clock())
-        except EngineFailed as error:
+        except (EngineFailed, GrammarInvalid) as error:
             return job.failure(error)
+
+    def _shift(self, job: Job) -> None:
+        """A full context, and the job wants to go on without some of its tokens."""
+        if self._facts is None:
+            return
+        keep, discard = overflowing.shift(self._facts.context_tokens, job.prompt)
+        if self._engine.shift(job.seq, keep, discard):
+            job.shift(keep, discard)
+        else:
+            self._end(job.id, EngineFailed("cannot go on: the context cannot be shifted"))
 
     def _recover(self, job: Job) -> None:
         """After an aborted step: what the engine kept, less one token to sample from."""
@@ -264,22 +314,22 @@ class Steps:
     def _find(self, job: str) -> Job | None:
         return self._active.get(job) or next((x for x in self._waiting if x.id == job), None)
 
-    def _end(self, job: str, error: StokerError) -> None:
+    def _end(self, job: str, error: StokerError, *, sound: bool = True) -> None:
         """Frees what the job holds and says why; an unknown job has ended already."""
         found = self._find(job)
         if found is None:
             return
         if job in self._active:
-            self._release(found)
+            self._release(found, sound=sound)
         else:
             self._waiting.remove(found)
         self._out([found.failure(error)])
 
-    def _release(self, job: Job) -> None:
+    def _release(self, job: Job, *, sound: bool = True) -> None:
         del self._active[job.id]
         self._running = None
         self._engine.close(job.seq)
-        self._free.append(job.seq)
+        self._cache.give_back(job, sound=sound)
 
     def _warm_up(self, facts: Facts) -> None:
         tokens = (self._engine.encode("warm up") or [0]) * WARM_UP_TOKENS
@@ -294,3 +344,4 @@ class Steps:
             self._costs.learn(elapsed_ms=elapsed_ms, decoding=0, prefill_tokens=len(tokens))
         finally:
             self._engine.close(0)
+            self._engine.clear(0)

@@ -12,12 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stoker.errors import InvalidRequest, ModelUnavailable
-from stoker.events.runner import Message
+from stoker.events.prompt import Message
+from stoker.runner import tool_forms, tool_prompt
 from stoker.runner.bounds import OutOfBoundsError, bounded
+from stoker.runner.reasoning import CLOSE, OPEN, opened_by
 
 MAX_SOURCE_BYTES: Final = 256 * 1024
 MAX_OUTPUT_CHARS: Final = 16 * 1024 * 1024
@@ -65,21 +68,57 @@ class ChatTemplate:
                 f"cannot use the chat template: it is over {MAX_SOURCE_BYTES} bytes"
             )
         self._markers = {"bos_token": bos, "eos_token": eos}
+        self._thinks = CLOSE in source
+        self._taught = tool_forms.of_template(source)
         try:
             with bounded(cpu_s=MAX_CPU_S, memory_bytes=MAX_MEMORY_BYTES):
-                self._template = _environment().from_string(source)
+                environment = _environment()
+                self._asks = meta.find_undeclared_variables(environment.parse(source))
+                self._template = environment.from_string(source)
         except (jinja2.TemplateError, RecursionError, ValueError, OutOfBoundsError) as error:
             raise ModelUnavailable(f"cannot use the chat template: {error}") from error
 
+    @property
+    def tool_form(self) -> tool_forms.Form:
+        """How this model writes calls."""
+        return self._taught if "tools" in self._asks else tool_forms.HERMES
+
     def render(
-        self, messages: Sequence[Message], *, now: datetime.datetime, cpu_s: float = MAX_CPU_S
+        self,
+        messages: Sequence[Message],
+        *,
+        now: datetime.datetime,
+        cpu_s: float = MAX_CPU_S,
+        tools: str = "",
+        thinking: bool = True,
     ) -> str:
-        """The prompt text, ready for the assistant's turn; raises InvalidRequest."""
+        """The prompt text, ready for the assistant's turn; raises InvalidRequest.
+
+        ``thinking`` false: by the template's own switch, else with an empty thought.
+        """
+        text = self._render(messages, tool_prompt.read_tools(tools), now, cpu_s, thinking)
+        if thinking or "enable_thinking" in self._asks:
+            return text
+        if opened_by(text[-256:]):
+            return f"{text.rstrip()}\n\n{CLOSE}\n\n"
+        return f"{text}{OPEN}\n\n{CLOSE}\n\n" if self._thinks else text
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[object],
+        now: datetime.datetime,
+        cpu_s: float,
+        thinking: bool,
+    ) -> str:
+        if "tools" not in self._asks:
+            messages, tools = tool_prompt.spelled_out(messages, tools), ()
         values: dict[str, object] = {
             **self._markers,
-            "messages": [{"role": item.role, "content": item.content} for item in messages],
+            "messages": tool_prompt.for_template(messages, self.tool_form),
             "add_generation_prompt": True,
-            "tools": None,
+            "tools": list(tools) or None,
+            **({} if thinking else {"enable_thinking": False}),
             "documents": None,
             "strftime_now": lambda form: now.strftime(str(form)[:200]),
         }

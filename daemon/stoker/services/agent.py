@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from stoker.errors import StokerError
-from stoker.ports.doors import InferenceSnapshot
+from stoker.ports.doors import CpuShare, InferenceSnapshot
 from stoker.ports.system import Clock, Notifier
 from stoker.units import Seconds
 
@@ -32,16 +32,21 @@ class AgentService:
         notifier: Notifier,
         turns: Mapping[str, Turn],
         apply: Callable[[], tuple[str, ...]],
+        cpu_share: Callable[[], CpuShare] = CpuShare,
     ) -> None:
         self._clock, self._notifier = clock, notifier
         self._turns = turns
         self._apply = apply
+        self._cpu_share = cpu_share
         self._started_s = clock.monotonic_s()
         self._stale: tuple[str, ...] = ()
         self._said = ""
 
     def uptime_s(self) -> float:
         return self._clock.monotonic_s() - self._started_s
+
+    def cpu_share(self) -> CpuShare:
+        return self._cpu_share()
 
     def reload(self) -> Future[tuple[str, ...]]:
         """Read the configuration again; a wrong file changes nothing."""

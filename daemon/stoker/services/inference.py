@@ -7,19 +7,21 @@ a future; listing and snapshots read what the loop last published.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from stoker import errors
-from stoker.config.schema import Config
-from stoker.core import runner_life as life
+from stoker.config.schema import Config, ModelConfig
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.models import Probe, SwapResult
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
 from stoker.ports.system import Standings
-from stoker.services.inference_loop import EVERYBODY, InferenceLoop
+from stoker.services.inference_loop import InferenceLoop
+from stoker.services.job_desk import EVERYBODY
+from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
@@ -33,10 +35,11 @@ class InferenceService:
     ) -> None:
         self._loop, self._standings = loop, standings
         self._ask_timeout_s = ask_timeout_s
+        self._aside = SideThread("look")
         self._thread = threading.Thread(target=loop.run, name="inference", daemon=True)
 
     def start(self) -> None:
-        self._loop.post(lambda: self._loop.link.step(life.Start(self._loop.now_s())))
+        self._loop.post(lambda: self._loop.runners.start(self._loop.now_s()))
         self._thread.start()
 
     def stop(self, timeout_s: Seconds) -> None:
@@ -78,15 +81,15 @@ class InferenceService:
 
     def cancel(self, job: str, reason: str) -> Future[bool]:
         error = errors.Cancelled(reason)
-        return self._call(lambda: self._loop.cancel(self._loop.find(job), error))
+        return self._call(lambda: self._loop.desk.cancel(self._loop.desk.book.get(job), error))
 
     def caller_vanished(self, unique_name: str) -> None:
-        self._loop.post(lambda: self._loop.vanish(unique_name))
+        self._loop.post(lambda: self._loop.desk.vanish(unique_name))
 
     def job(self, job: str) -> Future[JobView]:
-        return self._call(lambda: self._loop.view(self._loop.known(job)))
+        return self._call(lambda: self._loop.desk.view(self._loop.desk.known(job)))
 
-    def tokenize(self, text: str) -> Future[list[int]]:
+    def tokenize(self, text: str, owner: Owner) -> Future[list[int]]:
         tokens: Future[list[int]] = Future()
 
         def done(answer: Future[Mapping[str, object]]) -> None:
@@ -97,21 +100,77 @@ class InferenceService:
                 tokens.set_result(list(cast(list[int], answer.result()["tokens"])))
 
         def ask() -> None:
-            found = self._loop.link.query(lambda key: wire.Tokenize(key, text), self._loop.now_s())
+            now, uid = self._loop.now_s(), owner.uid
+            found = self._loop.runners.query(lambda key: wire.Tokenize(key, text), now, uid)
+            self._loop.report()  # a model that sleeps is loading now: nobody shall see it asleep
             found.add_done_callback(done)
 
         self._loop.post(ask)
         return tokens
 
+    def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
+        ended: Future[tuple[list[list[float]], int]] = Future()
+
+        def done(answer: Future[Mapping[str, object]]) -> None:
+            error = answer.exception()
+            if error is not None:
+                ended.set_exception(error)
+            else:
+                found = answer.result()
+                vectors = cast(list[list[float]], found["vectors"])
+                ended.set_result((vectors, cast(int, found["tokens"])))
+
+        def ask() -> None:
+            now, timeout_s = self._loop.now_s(), self._ask_timeout_s
+            given = tuple(texts)
+            found = self._loop.runners.query(
+                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s
+            )
+            self._loop.report()
+            found.add_done_callback(done)
+
+        self._loop.post(ask)
+        return ended
+
     def models(self) -> tuple[ModelInfo, ...]:
         return self._loop.models()
 
+    def list_models(self) -> Future[tuple[ModelInfo, ...]]:
+        return self._aside.call(self._loop.models)
+
+    def usage(self) -> Future[InferenceSnapshot]:
+        return self._aside.call(self._usage)
+
+    def forget(self, uid: int, conversation: str) -> None:
+        self._loop.post(lambda: self._loop.runners.forget(str(uid), conversation))
+
     def restart_runner(self) -> Future[None]:
-        return self._call(lambda: self._loop.link.step(life.Restart(self._loop.now_s())))
+        return self._call(lambda: self._loop.runners.restart(self._loop.now_s()))
+
+    def select_model(self, name: str) -> Future[SwapResult]:
+        return self.swap(name)
+
+    def swap(self, model: str | ModelConfig, probe: Probe | None = None) -> Future[SwapResult]:
+        """Make this model serve once it has shown that it can answer (``probe``; None = a short
+        question); the result, or the typed error after the old one serves again. Any thread.
+        See ``model_swap.ModelSwap.select``.
+        """
+        ended: Future[SwapResult] = Future()
+
+        def begin() -> None:
+            try:
+                swapped = self._loop.swap.select(model, probe, self._loop.now_s())
+            except Exception as error:  # one call's fault must not end the loop
+                ended.set_exception(error)
+                return
+            swapped.add_done_callback(lambda done: _pass_on(done, ended))
+
+        self._loop.post(begin)
+        return ended
 
     def hold(self, held: bool, reason: str) -> None:
         """The thermal loop's last resort before the hardware's own."""
-        self._loop.post(lambda: self._loop.hold(held, reason))
+        self._loop.post(lambda: self._loop.desk.hold(held, reason))
 
     def headroom(self, fraction: float) -> None:
         """How much heat leaves of the device, 0..1, as far as pacing must use it."""
@@ -126,6 +185,10 @@ class InferenceService:
         self._loop.post(lambda: self._loop.reconfigure(config))
 
     def snapshot(self) -> InferenceSnapshot:
+        """As last published."""
+        return self._loop.snapshot
+
+    def _usage(self) -> InferenceSnapshot:
         process = self._loop.link.process
         memory = process.memory_bytes() if process is not None else 0
         return replace(self._loop.snapshot, runner_memory_bytes=memory)
@@ -141,3 +204,11 @@ class InferenceService:
 
         self._loop.post(run)
         return future
+
+
+def _pass_on(done: Future[_T], to: Future[_T]) -> None:
+    error = done.exception()
+    if error is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(done.result())

@@ -1,7 +1,7 @@
-"""The inference loop: callers' jobs in, the runner's tokens out, one thread.
+"""The inference loop: one thread that waits, hears, looks at the time and reports.
 
-It senses (poller), lets the scheduler and the supervisor decide, acts (runner link,
-pipes) and reports (snapshots, listeners). Everything here runs on that one thread.
+It senses (poller) and hands on: descriptors of runners to ``runner_bank``, streams and the
+time to ``job_desk``, snapshots to listeners. Everything in those runs on this thread.
 """
 
 from __future__ import annotations
@@ -10,31 +10,40 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Final
 
 from stoker import errors
-from stoker.config.schema import Config
+from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
-from stoker.core import scheduler
+from stoker.core import scheduler, swap
 from stoker.events import runner as wire
-from stoker.events.inference import Ask, Delivery, JobClass, ModelInfo, Owner, Standing
+from stoker.events.inference import Ask, Delivery, ModelInfo, Owner, Standing
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
 from stoker.ports.runner import ModelFiles, RunnerLauncher
 from stoker.ports.streams import Poller, Ready, StreamSinks
-from stoker.ports.system import Clock, StateFile
-from stoker.services import job_errors, model_list
-from stoker.services.job_book import Job, JobBook
-from stoker.services.job_queue import JobQueue, granted
-from stoker.services.runner_link import Callbacks, RunnerLink, generate_request
-from stoker.units import Seconds
+from stoker.ports.system import Clock, Memory, StateFile
+from stoker.services import model_list
+from stoker.services.fit_load import FitPlan
+from stoker.services.job_book import JobBook
+from stoker.services.job_desk import EVERYBODY, JobDesk
+from stoker.services.memory_hands import MemoryHands
+from stoker.services.memory_watch import MemoryWatch
+from stoker.services.model_swap import ModelSwap
+from stoker.services.runner_bank import RunnerBank
+from stoker.services.runner_link import Callbacks, RunnerLink, RunnerParts
+from stoker.services.runner_memory import RunnerMemory
+from stoker.services.runner_queries import OURSELVES
+from stoker.services.slot_watch import SlotWatch
+from stoker.units import Bytes, Seconds
 
 _log = logging.getLogger(__name__)
-LONGEST_WAIT_S = Seconds(1.0)  # the watchdog wants to see us come round
-DRAIN_S = Seconds(2.0)  # for readers, when we stop
-EVERYBODY = Standing()
+LONGEST_WAIT_S: Final = Seconds(1.0)  # so exactly are deadlines kept
+LONGEST_REST_S: Final = Seconds(2.0)  # without a job; the watchdog wants to see us come round
+DRAIN_S: Final = Seconds(2.0)  # for readers, when we stop
 
 
 class InferenceLoop:
-    """Jobs, scheduler and runner together; ``run`` returns when everything has ended."""
+    """Jobs, scheduler and runners together; ``run`` returns when everything has ended."""
 
     def __init__(
         self,
@@ -48,20 +57,36 @@ class InferenceLoop:
         memory: StateFile,
         threads: int,
         new_id: Callable[[], str],
+        device: Memory | None = None,
     ) -> None:
+        """``device``: without it every model is loaded as configured, unwatched."""
         self._config, self._poller, self._sinks = config, poller, sinks
-        self._files, self._clock, self._new_id = files, clock, new_id
-        self._book = JobBook(config.inference, poller)
-        self._queue = JobQueue(config, clock, self._act, self._announce)
-        self._started: list[JobView] = []
-        callbacks = Callbacks(self._runner_ready, self._runner_gone, self._deltas)
-        self.link = RunnerLink(config, launcher, poller, memory, threads, callbacks)
+        self._files, self._clock, self._device = files, clock, device
+        self.fit = FitPlan(device, self._runner_pid)
+        parts = RunnerParts(
+            launcher, poller, RunnerMemory(memory), threads, self.fit, self.fit.whole
+        )
+        callbacks = Callbacks(self._runner_ready, self._runner_gone, self._deltas, self._beat)
+        self.runners = RunnerBank(config, parts, callbacks)
+        book = JobBook(config.inference, poller)
+        self.desk = JobDesk(config, book, clock, self.runners, self._tell, new_id)
+        self.swap = ModelSwap(config, self.runners, self.desk, self._room)
+        self.slots = SlotWatch(
+            self.desk, clock, lambda make: self.link.query(make, clock.monotonic_s(), OURSELVES)
+        )
+        hands = MemoryHands(lambda: self.link, self.desk, clock, lambda: self.runners.swap.active)
+        self.watch = MemoryWatch(config, device, self.fit, hands)
+        self.desk.memory_refusal = self.watch.refusal
         self.posted: deque[Callable[[], None]] = deque()
         self.listeners: list[InferenceListener] = []
         self.snapshot = InferenceSnapshot()
         self._stop_at_s: Seconds | None = None
-        self._held = ""
         self.last_turn_s = clock.monotonic_s()
+
+    @property
+    def link(self) -> RunnerLink:
+        """The runner that serves."""
+        return self.runners.serving
 
     def now_s(self) -> Seconds:
         return self._clock.monotonic_s()
@@ -75,8 +100,8 @@ class InferenceLoop:
         """Until ``begin_stop`` has been carried out to the end."""
         while not self._finished():
             self.turn(self._patience())
-        for job in self._book:
-            self._book.hang_up(job)
+        for job in self.desk.book:
+            self.desk.book.hang_up(job)
 
     def turn(self, patience_s: Seconds) -> None:
         """One round: wait, hear, do what was posted, look at the time, report."""
@@ -84,46 +109,12 @@ class InferenceLoop:
             self._ready(ready)
         while self.posted:
             self.posted.popleft()()
-        self._tick(self._clock.monotonic_s())
-
-    def _patience(self) -> Seconds:
-        if self.posted:
-            return Seconds(0.0)
         now = self._clock.monotonic_s()
-        return Seconds(max(0.0, min(LONGEST_WAIT_S, self.link.next_wake_s() - now)))
-
-    def _finished(self) -> bool:
-        if self._stop_at_s is None or self.link.state.phase is not life.Phase.STOPPED:
-            return False
-        unread = any(job.sink is not None for job in self._book)
-        return not unread or self._clock.monotonic_s() >= self._stop_at_s
-
-    def _ready(self, ready: Ready) -> None:
-        now = self._clock.monotonic_s()
-        if self.link.ready(ready, now):
-            return
-        job = self._book.of_fd(ready.fd)
-        if job is None:
-            self._poller.unwatch(ready.fd)
-        elif ready.hangup:
-            self._book.hang_up(job)
-            self.cancel(job, errors.Cancelled("job cancelled: its stream was closed"))
-        elif ready.writable:
-            self._book.drain(job, now)
-            self._check_reader(job, now)
-
-    def _tick(self, now: Seconds) -> None:
-        self.link.tick(now)
-        self._queue.tick(now)
-        for job in self._book:
-            if not job.ended and now >= job.deadline_s:
-                late = errors.DeadlineExceeded("cannot finish job: its deadline has passed")
-                self.cancel(job, late)
-            elif job.stalled_s:
-                self._check_reader(job, now)
-        for job_id in self._book.forget_old(now):
-            self._tell(lambda listener, key=job_id: listener.job_forgotten(key))  # type: ignore[misc]
-        self._report()
+        self.swap.tick(now)  # first: a new model's runner that died must not be started again
+        self.runners.tick(now, busy=bool(self.desk.queue.state.jobs))
+        self.desk.tick(now)
+        self.watch.tick(now)
+        self.report()
         self.last_turn_s = now
 
     def submit(
@@ -136,205 +127,95 @@ class InferenceLoop:
         ended: Future[JobView] | None = None,
         standing: Standing = EVERYBODY,
     ) -> None:
-        """``ended`` is of a caller who waits for the whole answer, which is interactive."""
-        now = self._clock.monotonic_s()
+        """``fd``: the write end of the caller's pipe, ours from here on; -1 = none."""
         sink = self._sinks.open(fd) if fd >= 0 else None
-        default = JobClass.NORMAL if ended is None else JobClass.INTERACTIVE
-        job_class = granted(delivery.job_class, default, standing.highest)
-        refusal = self._refusal(ask) or self._book.crowded(owner)
-        if job_class is None and delivery.job_class is not None:
-            refusal = job_errors.class_not_allowed(delivery.job_class, standing.highest)
-        if refusal is not None or job_class is None:
-            if sink is not None:
-                sink.close()
-            accepted.set_exception(refusal)
-            return
-        limit = delivery.deadline_s or self._config.inference.deadline_s
-        job = Job(
-            self._new_id(), ask, delivery, owner, Seconds(now + limit), now, sink, accepted, ended,
-            job_class,
-        )  # fmt: skip
-        self._book.add(job)
-        self._queue.submit(job, self._max_tokens(ask), standing)
+        self.desk.submit(ask, delivery, owner, sink, accepted, ended, standing)
 
-    def _refusal(self, ask: Ask) -> errors.StokerError | None:
-        phase = self.link.state.phase
-        if self._stop_at_s is not None or phase in (life.Phase.NO_MODEL, life.Phase.STOPPED):
-            return self.link.unready()
-        if self._held or self._queue.state.width == 0:
-            hint = "the device is too hot; see 'stokerctl thermal'"
-            reason = self._held or "no thermal headroom is left"
-            return errors.Throttled(f"cannot accept job: {reason}", hint=hint)
-        in_use = self.link.state.model or self.link.state.models[0]
-        if ask.model and ask.model != in_use:
-            return errors.ModelUnavailable(
-                f"cannot answer with model {ask.model!r}: {in_use!r} is loaded",
-                hint="leave model empty, or see 'stokerctl models'",
-            )
-        return None
-
-    def _act(self, action: scheduler.Action) -> None:
-        job = self._book.get(action.job)
-        if job is None:
-            return
-        match action:
-            case scheduler.Accept() if job.accepted is not None:
-                job.accepted.set_result(self.view(job))
-            case scheduler.Refuse(reason=reason, retry_after_s=wait) if job.accepted is not None:
-                self._book.hang_up(job)
-                self._book.drop(job)
-                job.accepted.set_exception(job_errors.refused(reason, wait))
-            case scheduler.Dispatch():
-                self._dispatch(job)
-            case scheduler.Pause():
-                self.link.send(wire.Pause(job.wire_id))
-            case scheduler.Resume():
-                self.link.send(wire.Resume(job.wire_id))
-            case scheduler.Revoke():
-                self.link.send(wire.Cancel(job.wire_id))
-            case scheduler.Requeue():
-                self.link.send(wire.Cancel(job.wire_id))
-                job.taken_back += 1
-                self._wait_again(job)
-            case scheduler.Lost(ordered=ordered, poison=poison):
-                self._end(job, {}, job_errors.lost(ordered, poison, self.link.state.reason))
-
-    def _dispatch(self, job: Job) -> None:
-        first = not job.started_s
-        job.started_s = job.started_s or self._clock.monotonic_s()
-        job.state = "running"
-        self.link.send(generate_request(job.wire_id, job.ask, self._max_tokens(job.ask)))
-        if first:
-            self._started.append(self.view(job))
-
-    def _announce(self) -> None:
-        """The runner hears of a job before its caller, the caller before the listeners:
-        answering the call takes as long as a short prefill.
-        """
-        started, self._started = self._started, []
-        for view in started:
-            self._tell(lambda listener, view=view: listener.job_started(view))  # type: ignore[misc]
-
-    def _wait_again(self, job: Job) -> None:
-        job.state = "queued"
-        self._queue.begin_again(job.id)
-
-    def _max_tokens(self, ask: Ask) -> int:
-        limits = self._config.inference
-        return min(ask.max_tokens or limits.max_tokens, limits.max_tokens_limit)
-
-    def _deltas(self, deltas: wire.Deltas) -> None:
-        now = self._clock.monotonic_s()
-        for delta in deltas.items:
-            job = self._book.in_runner(delta.job)
-            if job is None:
-                continue  # cancelled while this was on its way
-            self._book.feed(job, delta)
-            self._queue.count(job.id, delta)
-            if not job.streamed and (delta.t or delta.r):
-                job.streamed = True
-                self._queue.step(scheduler.Streamed(job.id))
-            if delta.error is not None:
-                self._end(job, {}, job_errors.of_runner(delta), by_runner=True)
-            elif delta.done is not None:
-                self.link.step(life.Proven(now))
-                self._end(job, dict(delta.done), None, by_runner=True)
-            else:
-                self._check_reader(job, now)
-
-    def _check_reader(self, job: Job, now: Seconds) -> None:
-        verdict = self._book.check_reader(job, now)
-        if verdict == "slow":
-            slow = errors.SlowConsumer("cannot stream: the reader took nothing for too long")
-            self.cancel(job, slow)
-            self._book.hang_up(job)
-        elif verdict and not job.ended:
-            job.paused = verdict == "pause"
-            self._queue.step(scheduler.Stalled(job.id, job.paused))
-
-    def cancel(self, job: Job | None, error: errors.StokerError) -> bool:
-        if job is None or job.ended:
-            return False
-        self._end(job, {}, error)
-        return True
-
-    def _end(
-        self,
-        job: Job,
-        done: dict[str, object],
-        error: errors.StokerError | None,
-        *,
-        by_runner: bool = False,
-    ) -> None:
-        now = self.now_s()
-        self._book.end(job, now, done, error)
-        self._queue.step(scheduler.Ended(job.id) if by_runner else scheduler.Withdraw(job.id))
-        view = self.view(job)
-        self._tell(lambda listener: listener.job_finished(view))
-        if job.result is not None:
-            if error is not None:
-                job.result.set_exception(error)
-            else:
-                job.result.set_result(view)
-
-    def vanish(self, unique_name: str) -> None:
-        """The caller left the bus: its jobs go with it."""
-        for job in self._book.of_owner(unique_name):
-            self.cancel(job, errors.Cancelled("job cancelled: its caller left the bus"))
-
-    def hold(self, held: bool, reason: str) -> None:
-        """Too hot: running jobs stand still, waiting ones wait, new ones are refused."""
-        self._held = (reason or "too hot") if held else ""
-        self._queue.step(scheduler.Hold(held))
+    def models(self) -> tuple[ModelInfo, ...]:
+        return model_list.models(self._config, self.runners, self._files, self.fit)
 
     def headroom(self, fraction: float) -> None:
         """What heat leaves: background stands still first, at nothing everybody does."""
-        self._queue.step(scheduler.Headroom(fraction))
+        self.desk.queue.step(scheduler.Headroom(fraction))
 
     def reconfigure(self, config: Config) -> None:
         """Take over limits and restart rules; models and the runner's own need a restart."""
         self._config = config
-        self._book.configure(config.inference)
-        self.link.configure(config)
-        self._queue.configure(config)
-
-    def find(self, job_id: str) -> Job | None:
-        return self._book.get(job_id)
-
-    def models(self) -> tuple[ModelInfo, ...]:
-        return model_list.models(self._config, self.link, self._files)
-
-    def _runner_ready(self) -> None:
-        self._queue.step(scheduler.RunnerReady())
-
-    def _runner_gone(self, gone: life.RunnerGone) -> None:
-        for job in self._book:
-            job.paused, job.taken_back = False, 0  # the next runner knows nothing of it
-            if job.state == "running" and not job.streamed:
-                self._wait_again(job)
-        self._queue.step(scheduler.RunnerLost(gone.ordered))
+        self.desk.configure(config)
+        self.runners.configure(config)
+        self.swap.configure(config)
 
     def begin_stop(self) -> None:
         now = self._clock.monotonic_s()
         self._stop_at_s = Seconds(now + DRAIN_S)
-        for job in self._book:
-            self.cancel(job, errors.Unavailable("cannot finish job: the service is stopping"))
-        self.link.step(life.Stop(now))
+        self.desk.end_all(errors.Unavailable("cannot finish job: the service is stopping"))
+        self.runners.stop(now)
+        self.swap.abort()
 
-    def _report(self) -> None:
-        fresh = model_list.snapshot(self.link, self._queue.state, self._stop_at_s is not None)
+    def _patience(self) -> Seconds:
+        if self.posted:
+            return Seconds(0.0)
+        now = self._clock.monotonic_s()
+        longest = LONGEST_WAIT_S if len(self.desk.book) else LONGEST_REST_S
+        return Seconds(max(0.0, min(longest, self.runners.next_wake_s() - now)))
+
+    def _finished(self) -> bool:
+        if self._stop_at_s is None or not self.runners.stopped:
+            return False
+        unread = any(job.sink is not None for job in self.desk.book)
+        return not unread or self._clock.monotonic_s() >= self._stop_at_s
+
+    def _ready(self, ready: Ready) -> None:
+        now = self._clock.monotonic_s()
+        if self.runners.ready(ready, now):
+            return
+        job = self.desk.book.of_fd(ready.fd)
+        if job is None:
+            self._poller.unwatch(ready.fd)
+        else:
+            self.desk.stream_ready(job, hangup=ready.hangup, writable=ready.writable, now=now)
+
+    # The runner that serves speaks.
+
+    def _runner_ready(self) -> None:
+        fitted = self.fit.of(self.link.state.model)
+        places = fitted.plan if fitted else self._config.runner
+        self.desk.queue.resize(places.slots, places.parked_slots)
+        self.desk.runner_ready(self.link.state.model)
+        self.desk.sweep(self.runners.unservable)  # it may be another model than before
+        loaded = self.link.loaded
+        if loaded is not None and loaded.saved:
+            self._tell(lambda listener: listener.saved(loaded.saved))
+
+    def _runner_gone(self, gone: life.RunnerGone) -> None:
+        self.desk.runner_gone(gone)
+
+    def _deltas(self, deltas: wire.Deltas) -> None:
+        self.desk.deltas(deltas)
+
+    def _beat(self, beat: wire.Beat) -> None:
+        self.slots.beat(beat)
+
+    def report(self) -> None:
+        """Tell the listeners what changed."""
+        stopping = self._stop_at_s is not None
+        fresh = model_list.snapshot(
+            self.runners, self.desk.queue.state, stopping, self.fit, self.watch.level.word
+        )
         if fresh != self.snapshot:
             self.snapshot = fresh
             self._tell(lambda listener: listener.changed(fresh))
 
-    def known(self, job_id: str) -> Job:
-        job = self._book.get(job_id)
-        if job is None:
-            raise errors.NotFound(f"cannot find job {job_id}: unknown or forgotten")
-        return job
+    def _runner_pid(self) -> int:
+        process = self.link.process
+        return process.pid if process is not None else 0
 
-    def view(self, job: Job) -> JobView:
-        return self._book.view(job, self._queue.position(job.id), self._queue.eta_s(job.id))
+    def _room(self, model: ModelConfig) -> bool:
+        """A first guess; the load path's plan has the last word."""
+        if self._device is None:
+            return False
+        size = Bytes(self._files.size_bytes(model.path))
+        return swap.holds_both(size, Bytes(self._device.facts().available_bytes))
 
     def _tell(self, call: Callable[[InferenceListener], None]) -> None:
         for listener in self.listeners:

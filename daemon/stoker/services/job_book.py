@@ -16,6 +16,7 @@ from stoker.config.schema import InferenceConfig
 from stoker.core import records
 from stoker.errors import QuotaExceeded, StokerError
 from stoker.events.inference import Ask, Delivery, JobClass, Owner
+from stoker.events.prompt import ToolCall
 from stoker.events.runner import Delta
 from stoker.ports.doors import JobView
 from stoker.ports.streams import Poller, StreamSink
@@ -49,6 +50,8 @@ class Job:
     paused: bool = False  # for its reader
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    logprobs: list[str] = field(default_factory=list)  # JSON
     kept_bytes: int = 0
     truncated: bool = False
     streamed: bool = False
@@ -111,6 +114,9 @@ class JobBook:
             details={"quota": "unread_streams"},
         )
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def __iter__(self) -> Iterator[Job]:
         """Those that have not ended, or whose stream is not read yet."""
         return iter(list(self._open.values()))
@@ -123,13 +129,17 @@ class JobBook:
     def end(
         self, job: Job, now: Seconds, done: Mapping[str, object], error: StokerError | None
     ) -> None:
-        """Write the typed last line; the stream closes once it is read."""
+        """It is over; ``last_line`` tells its reader."""
         job.state = "failed" if error else "done"
         job.done, job.error, job.ended_s = done, error, now
         job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
         job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
-        form = job.delivery.format
-        self._write(job, records.of_error(error, form) if error else records.of_done(done, form))
+
+    def last_line(self, job: Job) -> None:
+        """Write the typed last line; the stream closes once it is read."""
+        form, error = job.delivery.format, job.error
+        last = records.of_error(error, form) if error else records.of_done(job.done, form)
+        self._write(job, last)
         self._close_if_drained(job)
 
     def drain(self, job: Job, now: Seconds) -> None:
@@ -198,6 +208,14 @@ class JobBook:
         self._oldest_s = min((job.ended_s for job in ended if job.id in self._jobs), default=NEVER)
         return old
 
+    def evict(self) -> list[str]:
+        """Ids of the ended jobs whose results go before their time: memory is short."""
+        old = [job.id for job in self._jobs.values() if job.id not in self._open]
+        for job_id in old:
+            del self._jobs[job_id]
+        self._ended_bytes, self._oldest_s = 0, NEVER
+        return old
+
     def _next_forget(self, now: Seconds) -> bool:
         over = self._ended_bytes > self._config.keep_results_bytes
         return over or now - self._oldest_s >= self._config.keep_result_s
@@ -220,10 +238,14 @@ class JobBook:
             completion_tokens=int(counts.get("completion_tokens", 0)),
             error_code=job.error.code if job.error else "",
             error_message=job.error.message if job.error else "",
+            tool_calls=records.tool_calls(job.calls) if job.calls else "",
+            logprobs=f"[{','.join(job.logprobs)}]" if job.logprobs else "",
         )
 
     def _keep(self, job: Job, delta: Delta) -> None:
         size = len(delta.t.encode("utf-8", "replace")) + len(delta.r.encode("utf-8", "replace"))
+        likely = records.logprobs(delta) if delta.lp is not None else ""
+        size += len(likely) + sum(len(call.arguments) for call in delta.tools)
         if job.kept_bytes + size > self._config.max_result_bytes:
             job.truncated = True
             return
@@ -232,6 +254,9 @@ class JobBook:
             job.text.append(delta.t)
         if delta.r:
             job.reasoning.append(delta.r)
+        if likely:
+            job.logprobs.append(likely)
+        job.calls += delta.tools
 
     def _write(self, job: Job, data: bytes) -> None:
         if job.sink is not None and data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker import errors
+from stoker.core.runner_life import RunnerGone
 from stoker.events import runner as wire
 from stoker.events.inference import JobClass
 from stoker.units import Seconds
@@ -16,6 +17,7 @@ def typed(code: str, message: str, hint: str, details: Mapping[str, object]) -> 
     return errors.by_code(code)(message, hint=hint, details=plain)
 
 
+_MEMORY_HINT = "ask for less, or have a smaller model or context_tokens configured"
 _REASONS = {
     "queue": "the queue is full",
     "deadline": "it would still be waiting at its deadline",
@@ -50,15 +52,24 @@ def too_many_queries() -> errors.Busy:
     )
 
 
-def lost(ordered: bool, poison: bool, reason: str) -> errors.StokerError:
-    if ordered:
-        return errors.Preempted(f"cannot finish job: {reason}", hint="ask again")
+def query_lost(gone: RunnerGone) -> errors.StokerError:
+    if gone.out_of_memory:
+        return errors.InsufficientMemory(f"cannot answer: {gone.reason}", hint=_MEMORY_HINT)
+    return errors.EngineFailed(f"cannot answer: {gone.reason}", hint="ask again")
+
+
+def lost(gone: RunnerGone, *, poison: bool) -> errors.StokerError:
+    """How a job ends that its runner took along."""
+    if gone.ordered:
+        return errors.Preempted(f"cannot finish job: {gone.reason}", hint="ask again")
+    if gone.out_of_memory:
+        return errors.InsufficientMemory(f"cannot finish job: {gone.reason}", hint=_MEMORY_HINT)
     if poison:
         return errors.EngineFailed(
             "cannot finish job: the runner died twice while it ran",
             hint="this prompt may be what kills it; it is not tried a third time",
         )
-    return errors.EngineFailed(f"cannot finish job: {reason}", hint="ask again")
+    return errors.EngineFailed(f"cannot finish job: {gone.reason}", hint="ask again")
 
 
 def of_runner(delta: wire.Delta) -> errors.StokerError:
@@ -70,3 +81,57 @@ def of_runner(delta: wire.Delta) -> errors.StokerError:
         str(record.get("hint", "")),
         details if isinstance(details, dict) else {},
     )
+
+
+def loading(progress: float, eta_s: Seconds) -> errors.ModelLoading:
+    """``eta_ms`` is 0 while nothing is known of how long it takes."""
+    details: dict[str, str | int | float | bool] = {"progress": round(progress, 3)}
+    hint = ""
+    if eta_s:
+        details |= {"eta_ms": int(eta_s * 1000), "retry_after_ms": int(eta_s * 1000)}
+        hint = f"try again in {eta_s:.0f} s"
+    return errors.ModelLoading("cannot answer: the model is loading", hint=hint, details=details)
+
+
+def too_late(eta_s: Seconds) -> errors.ModelLoading:
+    """The job's deadline comes before the model does."""
+    return errors.ModelLoading(
+        f"cannot accept job: the model is loading for {eta_s:.0f} s more, beyond its deadline",
+        hint=f"try again in {eta_s:.0f} s",
+        details={"eta_ms": int(eta_s * 1000), "retry_after_ms": int(eta_s * 1000)},
+    )
+
+
+def swapping(model: str, eta_s: Seconds) -> errors.Busy:
+    wait = max(eta_s, 1.0)
+    return errors.Busy(
+        f"cannot change the model: the change to {model} is under way",
+        hint=f"try again in {wait:.0f} s",
+        details={"retry_after_ms": int(wait * 1000)},
+    )
+
+
+def unknown_model(name: str, in_use: str) -> errors.ModelUnavailable:
+    loaded = f", {in_use!r} is loaded" if in_use else ""
+    return errors.ModelUnavailable(
+        f"cannot use model {name!r}: there is none of this name{loaded}",
+        hint="see 'stokerctl models'",
+    )
+
+
+def set_aside(name: str, reason: str) -> errors.ModelUnavailable:
+    return errors.ModelUnavailable(
+        f"cannot use model {name!r}: it is set aside: {reason}", hint="see 'stokerctl models'"
+    )
+
+
+def other_model(name: str, in_use: str) -> errors.ModelUnavailable:
+    return errors.ModelUnavailable(
+        f"cannot answer with model {name!r}: {in_use!r} is loaded",
+        hint="leave model empty, or see 'stokerctl models'",
+    )
+
+
+def swap_failed(name: str, reason: str, old: str) -> errors.ModelUnavailable:
+    back = f"; {old} is used as before" if old else ""
+    return errors.ModelUnavailable(f"cannot use model {name!r}: {reason}{back}")

@@ -59,6 +59,13 @@ class JobQueue:
         old = self.state.rules
         self.state = replace(self.state, rules=_rules(config, old.slots, old.parked_slots))
 
+    def resize(self, slots: int, parked_slots: int) -> None:
+        """The runner has so many places from now on. While no job is in it."""
+        rules = replace(self.state.rules, slots=slots, parked_slots=parked_slots)
+        if rules != self.state.rules:
+            self.state = replace(self.state, rules=rules)
+            self.step(scheduler.Tick())
+
     def submit(self, job: Job, max_tokens: int, standing: Standing) -> None:
         size = text_bytes(job.ask)
         meter = self._meters[job.id] = _Meter(size // BYTES_PER_TOKEN + 1)
@@ -72,6 +79,7 @@ class JobQueue:
                 max_tokens=max_tokens,
                 size_bytes=size,
                 deadline_s=job.deadline_s,
+                model=job.ask.model,
             )
         )
 
@@ -106,7 +114,8 @@ class JobQueue:
         if delta.done is not None:
             usage = delta.done.get("usage")
             counts = usage if isinstance(usage, dict) else {}
-            meter.prefill = int(counts.get("prompt_tokens", meter.prefill))
+            read = counts.get("prompt_tokens", meter.prefill)
+            meter.prefill = int(read) - int(counts.get("cached_tokens", 0))
             meter.decode = int(counts.get("completion_tokens", meter.decode))
         elif delta.t or delta.r:
             meter.decode += 1
@@ -157,4 +166,10 @@ def granted(wanted: JobClass | None, default: JobClass, highest: JobClass) -> Jo
 
 def _rules(config: Config, slots: int, parked_slots: int) -> Rules:
     limits = config.inference
-    return Rules(slots, limits.queue_limit, parked_slots, limits.ageing_s)
+    return Rules(
+        slots,
+        limits.queue_limit,
+        parked_slots,
+        limits.ageing_s,
+        background_waits=limits.background_waits,
+    )

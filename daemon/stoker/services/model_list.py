@@ -5,10 +5,11 @@ from __future__ import annotations
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler
-from stoker.events.inference import ModelInfo
+from stoker.events.inference import MemoryUse, ModelInfo
 from stoker.ports.doors import InferenceSnapshot
 from stoker.ports.runner import ModelFiles
-from stoker.services.runner_link import RunnerLink
+from stoker.services.fit_load import FitPlan
+from stoker.services.runner_bank import RunnerBank
 
 _STATES = {
     life.Phase.STOPPED: "stopping",
@@ -20,17 +21,26 @@ _STATES = {
     life.Phase.TERMINATING: "restarting",
     life.Phase.KILLING: "restarting",
     life.Phase.NO_MODEL: "no-model",
+    life.Phase.ASLEEP: "asleep",
 }
+_COMING = (life.Phase.SPAWNING, life.Phase.LOADING)
 
 
-def snapshot(link: RunnerLink, queue: scheduler.State, stopping: bool) -> InferenceSnapshot:
+def snapshot(
+    bank: RunnerBank, queue: scheduler.State, stopping: bool, planned: FitPlan, level: str
+) -> InferenceSnapshot:
     """The present moment, without the runner's memory (that costs a look into /proc)."""
+    link, shown, reason = bank.serving, _STATES[bank.serving.state.phase], ""
+    if bank.swap.down:
+        link, shown = bank.newcomer or bank.serving, "loading"
+    if bank.swap.active:
+        reason = f"changing the model to {bank.swap.model}"
     state, process = link.state, link.process
     return InferenceSnapshot(
-        state="stopping" if stopping else _STATES[state.phase],
-        reason=state.reason,
+        state="stopping" if stopping else shown,
+        reason=reason or state.reason,
         load_progress=link.progress,
-        model=state.model if state.phase is life.Phase.READY else "",
+        model=state.model if shown == "ready" else "",
         engine=link.hello.engine,
         library=link.hello.library,
         queue_depth=len(queue.jobs) - len(queue.running),
@@ -38,38 +48,63 @@ def snapshot(link: RunnerLink, queue: scheduler.State, stopping: bool) -> Infere
         decoding_jobs=len(queue.decoding),
         threads=link.threads,
         runner_pid=process.pid if process is not None else 0,
-        runner_restarts=state.restarts,
+        runner_restarts=bank.serving.state.restarts,
+        memory=_use(state.model, planned) if shown == "ready" else None,
+        memory_level=level,
     )
 
 
-def models(config: Config, link: RunnerLink, files: ModelFiles) -> tuple[ModelInfo, ...]:
+def models(
+    config: Config, bank: RunnerBank, files: ModelFiles, planned: FitPlan
+) -> tuple[ModelInfo, ...]:
     """Every configured model and how it is; the wanted one is marked as default."""
-    state = link.state
-    return tuple(_info(model, state, link, files) for model in config.models)
+    return tuple(
+        _info(
+            model,
+            bank,
+            files.size_bytes(model.path),
+            planned,
+            tuple(item.name for item in config.adapters if item.model == model.name),
+        )
+        for model in config.models
+    )
 
 
-def _info(model: ModelConfig, state: life.State, link: RunnerLink, files: ModelFiles) -> ModelInfo:
-    size = files.size_bytes(model.path)
-    kept = state.aside.get(model.name)
-    loaded = link.loaded
+def _use(model: str, planned: FitPlan) -> MemoryUse | None:
+    fitted = planned.of(model)
+    return fitted.use() if fitted is not None else None
+
+
+def _info(
+    model: ModelConfig,
+    bank: RunnerBank,
+    size: int,
+    planned: FitPlan,
+    adapters: tuple[str, ...],
+) -> ModelInfo:
+    serving = bank.serving.state
+    kept = serving.aside.get(model.name)
     status, reason = "idle", ""
     if size < 0:
         status, reason = "missing", f"no readable file at {model.path}"
     if kept is not None:
         status, reason = "set-aside", kept.reason
-    here = state.model == model.name
-    if here and state.phase in (life.Phase.SPAWNING, life.Phase.LOADING):
+    links = [link for link in bank if link.state.model == model.name]
+    if any(link.state.phase in _COMING for link in links if link not in bank.leaving):
         status, reason = "loading", ""
-    if here and state.phase is life.Phase.READY:
-        status, reason = "ready", ""
-    ours = loaded if here and status == "ready" else None
+    ours = None
+    if serving.model == model.name and serving.phase is life.Phase.READY:
+        status, reason, ours = "ready", "", bank.serving.loaded
     return ModelInfo(
         name=model.name,
         path=model.path,
         size_bytes=max(size, 0),
         state=status,
         reason=reason,
-        default=bool(state.models) and state.models[0] == model.name,
+        default=bool(serving.models) and serving.models[0] == model.name,
         description=ours.description if ours else "",
         context_tokens=ours.context_tokens if ours else 0,
+        aliases=model.aliases,
+        adapters=adapters,
+        memory=_use(model.name, planned) if ours else None,
     )

@@ -1,81 +1,86 @@
 """One runner at a time: carries out the supervisor's actions and hears its events.
 
-Owned by the inference service's thread. Job output and losses go to the callbacks;
-queries (tokenize, …) are answered here, each with a deadline.
+Owned by the inference service's thread. Job output, readiness and losses go to
+``callbacks``; queries wait in ``runner_queries``, how a model is loaded is ``load_path``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import supervisor
 from stoker.events import runner as wire
-from stoker.events.inference import Ask
 from stoker.ports.runner import RunnerLauncher, RunnerProcess
 from stoker.ports.streams import Poller, Ready
-from stoker.ports.system import StateFile
-from stoker.services import job_errors
+from stoker.services import job_errors, load_path
+from stoker.services.runner_memory import RunnerMemory
+from stoker.services.runner_queries import OURSELVES, QUERY_TIMEOUT_S, Answered, RunnerQueries
 from stoker.units import Seconds
 
-PING_EVERY_S = Seconds(1.0)
-QUERY_TIMEOUT_S = Seconds(30.0)
-MAX_QUERIES = 8  # each may carry a megabyte, and the runner answers one at a time
+PING_EVERY_S: Final = Seconds(1.0)
+PING_IDLE_S: Final = Seconds(2.0)  # each ping wakes four threads
+SHORTEST_ETA_S: Final = Seconds(1.0)
+SMALLEST_PROGRESS: Final = 0.05  # less of it tells nothing about the rest
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What the inference service wants to hear."""
+    """What the owner of a link wants to hear."""
 
-    ready: Callable[[], None]
-    gone: Callable[[life.RunnerGone], None]
-    deltas: Callable[[wire.Deltas], None]
+    ready: Callable[[], None] = lambda: None
+    gone: Callable[[life.RunnerGone], None] = lambda _gone: None
+    deltas: Callable[[wire.Deltas], None] = lambda _deltas: None
+    beat: Callable[[wire.Beat], None] = lambda _beat: None
 
 
-@dataclass(slots=True)
-class _Query:
-    future: Future[Mapping[str, object]]
-    deadline_s: Seconds
+@dataclass(frozen=True, slots=True)
+class RunnerParts:
+    """What every link of a service shares."""
+
+    launcher: RunnerLauncher
+    poller: Poller
+    memory: RunnerMemory
+    threads: int
+    plan: load_path.PlanLoad = load_path.plan_as_configured
+    plan_beside: load_path.PlanLoad = load_path.plan_as_configured  # a second runner's
 
 
 class RunnerLink:
-    """The supervisor's hands."""
+    """The supervisor's hands. ``models``: whom it may load, the wanted one first."""
 
     def __init__(
         self,
         config: Config,
-        launcher: RunnerLauncher,
-        poller: Poller,
-        memory: StateFile,
-        threads: int,
+        parts: RunnerParts,
+        models: tuple[ModelConfig, ...],
         callbacks: Callbacks,
     ) -> None:
-        self._config = config
-        self._launcher = launcher
-        self._poller = poller
-        self._memory = memory
-        self._threads = threads
-        self._callbacks = callbacks
+        self._config, self._parts = config, parts
+        self.models = {model.name: model for model in models}
+        self.callbacks = callbacks
         self._process: RunnerProcess | None = None
         self._linked = False
-        self._queries: dict[str, _Query] = {}
+        self._queries = RunnerQueries()
         self._serial = 0
         self._load_id = ""
         self._pinged_s = Seconds(float("-inf"))
+        self._ping_every_s = PING_EVERY_S
         self.progress = 0.0
         self.hello = wire.Hello("", "", "", 0)
         self.loaded: wire.Loaded | None = None
-        good = memory.load().get("last_good", "")
-        names = _wanted_first(config)
         self.state = life.State(
-            config.runner, config.restart, names, last_good=good if isinstance(good, str) else ""
+            config.runner,
+            config.restart,
+            tuple(self.models),
+            last_good=parts.memory.last_good,
         )
 
     @property
@@ -84,11 +89,45 @@ class RunnerLink:
 
     @property
     def threads(self) -> int:
-        return self._threads
+        return self._parts.threads
+
+    @property
+    def asked(self) -> bool:
+        """Somebody waits for an answer to a query."""
+        return bool(self._queries)
 
     def configure(self, config: Config) -> None:
         """New restart rules; the models stay what they were at start."""
         self.state = replace(self.state, restart=config.restart)
+
+    def inherit(self, old: RunnerLink, parts: RunnerParts) -> None:
+        """Serve in the place of another link: its other models are what is left if this
+        one's fails, and what it knows of them stays known.
+        """
+        mine, self._parts = self.models, parts
+        self.models = {**mine, **{k: v for k, v in old.models.items() if k not in mine}}
+        theirs = old.state
+        self.state = replace(
+            self.state,
+            models=tuple(self.models),
+            restarts=theirs.restarts + self.state.restarts,
+            last_good=theirs.last_good,
+            aside={name: kept for name, kept in theirs.aside.items() if name not in mine},
+            crashes={name: when for name, when in theirs.crashes.items() if name not in mine},
+        )
+
+    def eta_s(self, now: Seconds) -> Seconds:
+        """Estimated time until a model is ready here; 0 = it is, or nothing is known."""
+        state = self.state
+        if state.phase in (life.Phase.READY, life.Phase.STOPPED, life.Phase.NO_MODEL):
+            return Seconds(0.0)
+        model = state.model or supervisor.candidate(state, now)
+        learnt = self._parts.memory.load_s(model)
+        under_way = state.phase is life.Phase.LOADING
+        passed = now - state.since_s if under_way else 0.0
+        if not learnt and self.progress > SMALLEST_PROGRESS:
+            return Seconds(passed * (1.0 - self.progress) / self.progress)
+        return Seconds(max(learnt - passed, SHORTEST_ETA_S) if learnt else 0.0)
 
     def step(self, event: life.Event) -> None:
         """Feed the supervisor and carry out what it decides, until nothing is left."""
@@ -106,31 +145,38 @@ class RunnerLink:
             self._watch_link()
 
     def query(
-        self, make: Callable[[str], wire.Request], now: Seconds
-    ) -> Future[Mapping[str, object]]:
-        """Send a query; fails at once when no model is ready or too many wait."""
-        future: Future[Mapping[str, object]] = Future()
+        self,
+        make: Callable[[str], wire.Request],
+        now: Seconds,
+        uid: int,
+        timeout_s: Seconds = QUERY_TIMEOUT_S,
+    ) -> Answered:
+        """Send a query of this user (``OURSELVES`` = the agent's own); fails at once when no
+        model is ready or too many wait.
+        """
+        refusal: errors.StokerError | None = self._queries.refusal(uid)
         if self.state.phase is not life.Phase.READY:
-            future.set_exception(self.unready())
-            return future
-        if len(self._queries) >= MAX_QUERIES:
-            future.set_exception(job_errors.too_many_queries())
-            return future
-        request_id = self._next_id()
-        self._queries[request_id] = _Query(future, Seconds(now + QUERY_TIMEOUT_S))
-        self.send(make(request_id))
-        return future
+            refusal = job_errors.loading(self.progress, self.eta_s(now))
+        if refusal is not None:
+            refused = Answered()
+            refused.set_exception(refusal)
+            return refused
+        return self._query(make, now, uid, timeout_s)
 
-    def unready(self) -> errors.StokerError:
-        """Why nothing can be answered now, typed."""
-        phase = self.state.phase
-        if phase is life.Phase.NO_MODEL:
-            hint = "see 'stokerctl models'; configure one in stoker.toml or with --model"
-            return errors.ModelUnavailable(f"cannot answer: {self.state.reason}", hint=hint)
-        if phase is life.Phase.STOPPED:
-            return errors.Unavailable("cannot answer: the service is stopping")
-        details = {"progress": round(self.progress, 3)}
-        return errors.ModelLoading("cannot answer: the model is loading", details=details)
+    def _query(
+        self,
+        make: Callable[[str], wire.Request],
+        now: Seconds,
+        uid: int,
+        timeout_s: Seconds = QUERY_TIMEOUT_S,
+    ) -> Answered:
+        request_id = self._next_id()
+        future = self._queries.add(request_id, uid, now, timeout_s)
+        try:
+            self.send(make(request_id))
+        except errors.RequestTooLarge as error:
+            self._queries.give_up(request_id, error)
+        return future
 
     def ready(self, event: Ready, now: Seconds) -> bool:
         """True if the descriptor was ours."""
@@ -148,22 +194,21 @@ class RunnerLink:
             return True
         return False
 
-    def tick(self, now: Seconds) -> None:
+    def tick(self, now: Seconds, *, idle: bool = False) -> None:
+        """``idle``: nobody asks or waits, so that a slower heartbeat will do."""
         self.step(life.Tick(now))
-        if self._linked and now - self._pinged_s >= PING_EVERY_S:
+        # five chances to be heard, however short the configured limit
+        calm = min(PING_IDLE_S, max(PING_EVERY_S, self.state.runner.heartbeat_timeout_s / 5))
+        self._ping_every_s = Seconds(calm) if idle else PING_EVERY_S
+        if self._linked and now - self._pinged_s >= self._ping_every_s:
             self._pinged_s = now
             self._serial += 1
             self.send(wire.Ping(self._serial))
-        for request_id, query in list(self._queries.items()):
-            if now >= query.deadline_s:
-                del self._queries[request_id]
-                query.future.set_exception(
-                    errors.DeadlineExceeded("cannot answer query: the runner took too long")
-                )
+        self._queries.tick(now)
 
     def next_wake_s(self) -> Seconds:
         wake = supervisor.next_wake_s(self.state)
-        return min(wake, Seconds(self._pinged_s + PING_EVERY_S)) if self._linked else wake
+        return min(wake, Seconds(self._pinged_s + self._ping_every_s)) if self._linked else wake
 
     def _receive(self, process: RunnerProcess, now: Seconds) -> None:
         events = process.receive()
@@ -186,10 +231,13 @@ class RunnerLink:
             for event in events:
                 self._hear(event, now)
         self._unlink(process)
-        self._poller.unwatch(process.exit_fileno())
+        self._parts.poller.unwatch(process.exit_fileno())
         process.release()
         self._process = None
-        self.step(life.Exited(now, how))
+        if how.unstarted and self.state.phase is life.Phase.SPAWNING:
+            self.step(life.LaunchFailed(now, how.unstarted))
+        else:
+            self.step(life.Exited(now, how))
 
     def _hear(self, event: wire.Event, now: Seconds) -> None:
         match event:
@@ -200,32 +248,24 @@ class RunnerLink:
                 self.progress = fraction
             case wire.Loaded(id=load) if load == self._load_id:
                 self.loaded, self.progress = event, 1.0
+                self._parts.memory.learn_load(event.model, now - self.state.since_s)
                 self.step(life.LoadDone(now))
-                self._callbacks.ready()
+                self.callbacks.ready()
             case wire.Failed(id=load) if load == self._load_id:
-                self.step(life.LoadFailed(now, event.message))
+                self.step(life.LoadFailed(now, event.message, event.code, event.hint))
             case wire.Failed() | wire.Answer():
-                self._answer(event)
+                self._queries.answered(event)
             case wire.Deltas():
-                self._callbacks.deltas(event)
-
-    def _answer(self, event: wire.Failed | wire.Answer) -> None:
-        query = self._queries.pop(event.id, None)
-        if query is None:
-            return
-        if isinstance(event, wire.Answer):
-            query.future.set_result(event.result)
-        else:
-            query.future.set_exception(
-                job_errors.typed(event.code, event.message, event.hint, event.details)
-            )
+                self.callbacks.deltas(event)
+            case wire.Beat():
+                self.callbacks.beat(event)
 
     def _carry_out(self, action: life.Action, now: Seconds) -> life.Event | None:
         match action:
             case life.Spawn():
                 return self._spawn(now)
             case life.LoadModel(model=name):
-                self._load(name)
+                self._load(name, now)
             case life.CloseLink():
                 if self._process is not None:
                     self._unlink(self._process)
@@ -235,14 +275,14 @@ class RunnerLink:
             case life.RunnerGone():
                 self._lose(action)
             case life.RememberGood(model=name):
-                self._remember(name)
+                self._parts.memory.remember_good(name)
             case life.Log(level=level, text=text):
                 _log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
         return None
 
     def _spawn(self, now: Seconds) -> life.Event | None:
         try:
-            process = self._launcher.start()
+            process = self._parts.launcher.start()
         except errors.StokerError as error:
             return life.LaunchFailed(now, error.message)
         except OSError as error:  # no descriptor, no process: the loop must live on
@@ -250,81 +290,45 @@ class RunnerLink:
         self._process, self._linked = process, True
         self._pinged_s = now
         self._watch_link()
-        self._poller.watch(process.exit_fileno(), readable=True)
+        self._parts.poller.watch(process.exit_fileno(), readable=True)
         return None
 
-    def _load(self, name: str) -> None:
-        model = next(model for model in self._config.models if model.name == name)
-        self._load_id, self.progress, self.loaded = self._next_id(), 0.0, None
-        self.send(load_request(self._load_id, model, self._config, self._threads))
+    def _load(self, name: str, now: Seconds) -> None:
+        """Inspect first; Load when the facts are there (see ``load_path``)."""
+        model = self.models[name]
+        load_id = self._load_id = self._next_id()
+        self.progress, self.loaded = 0.0, None
 
-    def _remember(self, name: str) -> None:
-        try:
-            self._memory.save({"last_good": name})
-        except errors.StokerError as error:  # a full disk must not stop answering
-            _log.warning("%s", error.message)
+        def go_on(facts: load_path.Facts) -> None:
+            if self._load_id != load_id or self.state.phase is not life.Phase.LOADING:
+                return
+            parts = self._parts
+            try:
+                self.send(parts.plan(load_id, model, self._config, parts.threads, facts))
+            except errors.StokerError as error:
+                seen = self.state.seen_s
+                self.step(life.LoadFailed(seen, error.message, error.code, error.hint))
+
+        inspected = self._query(lambda key: wire.Inspect(key, model.path), now, OURSELVES)
+        load_path.inspect_then(inspected, go_on)
 
     def _lose(self, action: life.RunnerGone) -> None:
-        self.progress, self.loaded = 0.0, None
-        failure = errors.EngineFailed(f"cannot answer: {action.reason}", hint="ask again")
-        for query in self._queries.values():
-            query.future.set_exception(failure)
-        self._queries.clear()
-        self._callbacks.gone(action)
+        self._load_id, self.progress, self.loaded = "", 0.0, None
+        self._queries.lose(action)
+        self.callbacks.gone(action)
 
     def _unlink(self, process: RunnerProcess) -> None:
         if self._linked:
             self._linked = False
-            self._poller.unwatch(process.fileno())
+            self._parts.poller.unwatch(process.fileno())
             process.close()
 
     def _watch_link(self) -> None:
         process = self._process
         if process is not None and self._linked:
             waiting = not process.flush()
-            self._poller.watch(process.fileno(), readable=True, writable=waiting)
+            self._parts.poller.watch(process.fileno(), readable=True, writable=waiting)
 
     def _next_id(self) -> str:
         self._serial += 1
         return f"q{self._serial}"
-
-
-def load_request(load_id: str, model: ModelConfig, config: Config, threads: int) -> wire.Load:
-    """Load as the model's and the runner's settings say."""
-    runner = config.runner
-    return wire.Load(
-        id=load_id,
-        model=model.name,
-        path=model.path,
-        context_tokens=model.context_tokens,
-        slots=runner.slots + runner.parked_slots,
-        threads=threads,
-        threads_batch=runner.threads_batch or threads,
-        batch_tokens=runner.batch_tokens,
-        prefill_target_ms=runner.prefill_target_ms,
-        mmap=model.mmap,
-        mlock=model.mlock,
-        kv_type=model.kv_type,
-        flash_attention=model.flash_attention,
-        gpu_layers=model.gpu_layers,
-    )
-
-
-def generate_request(job: str, ask: Ask, max_tokens: int) -> wire.Generate:
-    """A caller's question in the runner's words."""
-    return wire.Generate(
-        job=job,
-        prompt=ask.prompt,
-        messages=ask.messages,
-        raw=ask.raw,
-        max_tokens=max_tokens,
-        stop=ask.stop,
-        sampling=ask.sampling,
-        reasoning=ask.reasoning,
-    )
-
-
-def _wanted_first(config: Config) -> tuple[str, ...]:
-    names = sorted(model.name for model in config.models)
-    wanted = config.default_model or (names[0] if names else "")
-    return tuple(sorted(names, key=lambda name: name != wanted))

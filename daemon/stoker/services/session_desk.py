@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -125,7 +125,7 @@ class SessionDesk:
             self._inference.cancel(job, "its session was deleted")
         self._store.delete(session, found.uid)
         self.keeping.scrub()
-        self._forget(session)
+        self._forget(session, found.uid)
 
     def append(
         self, session: str, owner: Owner, ask: Ask, delivery: Delivery, fd: int
@@ -150,7 +150,7 @@ class SessionDesk:
             with contextlib.suppress(OSError):
                 os.write(fd, records.line({"session": told}))
         model = ask.model or found.settings.model
-        whole = replace(ask, prompt="", messages=plan.messages, model=model)
+        whole = replace(ask, prompt="", messages=plan.messages, model=model, keep=session)
         return turn.number, self._inference.submit(whole, delivery, owner, fd)
 
     def refuse(self, fd: int) -> None:
@@ -174,7 +174,11 @@ class SessionDesk:
 
     def _context_tokens(self, model: str) -> int:
         """Of the loaded model; 0 while none is loaded, and then its runner has the word."""
-        sizes = (m.context_tokens for m in self._inference.models() if not model or m.name == model)
+        sizes = (
+            found.context_tokens
+            for found in self._inference.models()
+            if not model or model in (found.name, *found.aliases)
+        )
         return next(filter(None, sizes), 0)
 
     def _name(self, session: Session, owner: Owner, question: str) -> None:
@@ -182,6 +186,14 @@ class SessionDesk:
             title = conversation.title_of(question)
             self._store.configure(session.id, owner.uid, replace(session.settings, title=title))
 
-    def _forget(self, session: str) -> None:
+    def forget_strangers(self, saved: Mapping[str, object]) -> None:
+        """A runner has states of these conversations: drop those that are no more."""
+        for uid, conversations in saved.items():
+            for session in conversations if isinstance(conversations, list) else ():
+                if uid.isdecimal() and self._store.get(str(session), int(uid)) is None:
+                    self._inference.forget(int(uid), str(session))
+
+    def _forget(self, session: str, uid: int) -> None:
         self.turns_now.abandon(session)
+        self._inference.forget(uid, session)
         self._forgotten(session)

@@ -21,7 +21,7 @@ CLOCK_JUMP_S = 3600.0  # more is a clock that was set, not one that drifts
 
 class Keeping:
     def __init__(
-        self, config: SessionsConfig, store: SessionStore, forget: Callable[[str], None]
+        self, config: SessionsConfig, store: SessionStore, forget: Callable[[str, int], None]
     ) -> None:
         self.config = config
         self._store, self._forget = store, forget
@@ -84,7 +84,7 @@ class Keeping:
         for item in farewells:
             _log.info("session %s of user %d goes: %s", item.id, item.uid, item.reason)
             self._store.delete(item.id, item.uid)
-            self._forget(item.id)
+            self._forget(item.id, item.uid)
         if farewells:
             self.scrub()
 

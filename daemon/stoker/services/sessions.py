@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -59,7 +59,9 @@ class SessionService:
         self._thread = threading.Thread(target=self._run, name="sessions", daemon=True)
         self._stopping = False
         self._sweep_at_s = clock.monotonic_s()
-        inference.listen(InferenceListener(job_finished=self._job_finished))
+        inference.listen(
+            InferenceListener(job_finished=self._job_finished, saved=self._states_saved)
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -193,6 +195,15 @@ class SessionService:
         """Inference's thread: only hand over, and only if one of ours may be meant."""
         if self._desk.turns_now:
             self._work.put(lambda: self._ended(view))
+
+    def _states_saved(self, saved: Mapping[str, object]) -> None:
+        """Inference's thread. It also mends what a Forget without a runner could not do."""
+
+        def look() -> None:
+            self._desk.open()
+            self._desk.forget_strangers(saved)
+
+        self._work.put(lambda: self._guard(look, Future()))
 
     def _ended(self, view: JobView) -> None:
         session = self._desk.turns_now.ended(view)

@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-_SCRATCH = ("/tmp", "/var/tmp")  # the runner's own, private
+_SCRATCH = ("/tmp", "/var/tmp", "/var/cache/stoker-runner")  # the runner's own, private
 _SECRETS = (
     "/etc/shadow", "/etc/stoker/stoker.toml", "/etc/stoker/keys/device.key", "/etc/machine-id",
     "/var/lib/stoker/secret", "/var/lib/private", "/root", "/home/tester/letter", "/boot",

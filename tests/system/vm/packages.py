@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.system.vm.report import VmError
 
 NEXT_SUFFIX = "+next"
+NEXT_COMMENT = "# A comment that the next version brings."
 _SPARE_BYTES = 24 << 20
 
 
@@ -42,11 +43,11 @@ def field_of(deb: Path, name: str) -> str:
     return asked.stdout.strip()
 
 
-def find(folder: Path) -> Packages:
-    """The newest version in ``folder``, for this machine's kind of processor."""
+def find(folder: Path, architecture: str = "amd64") -> Packages:
+    """The newest version in ``folder``, for that kind of processor."""
     found: dict[str, dict[str, Path]] = {}
     for deb in sorted(folder.glob("*.deb"), key=lambda path: path.stat().st_mtime):
-        if field_of(deb, "Architecture") in {"all", "amd64"} and "-dbgsym_" not in deb.name:
+        if field_of(deb, "Architecture") in {"all", architecture} and "-dbgsym_" not in deb.name:
             found.setdefault(field_of(deb, "Version"), {})[field_of(deb, "Package")] = deb
     versions = [version for version, debs in found.items() if "stoker" in debs]
     if not versions:
@@ -108,15 +109,33 @@ def _bump(deb: Path, debs: Path, made: Path, packages: Packages) -> None:
     text = control.read_text().replace(f"Version: {packages.version}", "Version: @next@")
     text = text.replace(f"(= {packages.version})", f"(= {packages.next_version})")
     control.write_text(text.replace("@next@", packages.next_version))
-    settings = work / "etc/stoker/stoker.toml"
-    if settings.is_file():
-        settings.write_text(settings.read_text() + "\n# A comment that the next version brings.\n")
+    _change(work, packages)
     target = debs / f"{name}_{packages.next_version}_{field_of(deb, 'Architecture')}.deb"
     subprocess.run(
         ["dpkg-deb", "-b", "-Zgzip", "-z1", "--root-owner-group", work, target],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     shutil.rmtree(work)
+
+
+def _change(work: Path, packages: Packages) -> None:
+    """Really another version: a conffile that people edit, one that they do not, and code."""
+    for name in ("etc/stoker/stoker.toml", "etc/default/stoker"):
+        conffile = work / name
+        if conffile.is_file():
+            conffile.write_text(conffile.read_text() + f"\n{NEXT_COMMENT}\n")
+    code = work / "usr/lib/stoker/stoker/__init__.py"
+    if code.is_file():
+        text = code.read_text()
+        changed = text.replace(f'"{packages.version}"', f'"{packages.next_version}"')
+        if changed == text:
+            raise VmError(f"cannot make another version: {code} does not say the version")
+        code.write_text(changed)
+    sums = work / "DEBIAN/md5sums"
+    rows = [row.split(maxsplit=1)[1] for row in sums.read_text().splitlines()]
+    sums.write_text(
+        "".join(f"{hashlib.md5((work / row).read_bytes()).hexdigest()}  {row}\n" for row in rows)
+    )
 
 
 def _entry(deb: Path) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from tests.system.vm import steps_faults, steps_heat, steps_life, steps_sandbox, steps_service
+from tests.system.vm import (
+    steps_faults,
+    steps_gateway,
+    steps_heat,
+    steps_life,
+    steps_sandbox,
+    steps_service,
+)
 from tests.system.vm.field import Field
 from tests.system.vm.table import Step
 
 STEPS: tuple[Step[Field], ...] = (
     *steps_service.STEPS,
     *steps_sandbox.STEPS,
+    *steps_gateway.STEPS,
     *steps_heat.STEPS,
     *steps_faults.STEPS,
     *steps_life.STEPS,

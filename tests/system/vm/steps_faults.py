@@ -10,6 +10,7 @@ from tests.system.vm.report import Miss, expect
 from tests.system.vm.table import Step
 
 _BACK_S = 120.0
+_OUT_OF_MEMORY = "0d5aa9edca044a7b9fd4b472e127ff37"  # see systemd/stoker.catalog
 _WATCHDOG_S = 150.0  # WatchdogSec 30, TimeoutAbortSec 10, and a start on an emulated processor
 
 # A long answer as a program would read it: the stream's lines, written to a file as they come.
@@ -115,11 +116,13 @@ def memory(field: Field) -> str:
     guest.run(["systemctl", "revert", unit], timeout_s=60)
     guest.run(["rm", "-rf", f"/run/systemd/system.control/{unit}.d"])
     guest.run(["systemctl", "daemon-reload"], timeout_s=60).must()
-    expect(last.startswith("error "), f"the client's last word was {last!r}")
+    expect(last == "error insufficient-memory", f"the client's last word was {last!r}")
     seconds = _recovered(field, runner)
     expect(field.daemon_pid() == daemon, "stokerd died with its runner")
     told = guest.text("journalctl -b -k -o cat --no-pager | grep -c 'Memory cgroup out of' || true")
     expect(int(told) > 0, "the kernel killed nothing for want of memory")
+    known = guest.text(["journalctl", "-b", "-x", "--no-pager", f"MESSAGE_ID={_OUT_OF_MEMORY}"])
+    expect("Take a smaller model" in known, "the journal does not say what to do about it")
     return f"the client heard {last!r}; answers again after {seconds:.0f} s; limit {limit}"
 
 
@@ -141,7 +144,7 @@ def power_cut(field: Field) -> str:
     now = guest.text("cat /etc/stoker/stoker.toml /etc/stoker/stoker.d/*.toml | sha256sum")
     expect(now == settings, "the configuration is not what it was")
     mode = json.loads(guest.run("cat /run/stoker-slice/state.json").out or "{}")
-    return f"boot {boot_s:.0f} s, then ready after {ready_s:.0f} s; CPUs: {mode.get('mode', mode)}"
+    return f"boot {boot_s:.0f} s, then ready after {ready_s:.0f} s; CPUs: {mode.get('state', mode)}"
 
 
 STEPS: tuple[Step[Field], ...] = (

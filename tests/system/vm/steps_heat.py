@@ -13,6 +13,7 @@ BOARD = "/run/field-board"
 CAP = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq"
 FULL_KHZ = 1500000  # pi4-bare's highest step
 _SETTINGS = "/etc/stoker/stoker.d/60-field-board.toml"
+_BROKEN = "/etc/stoker/stoker.d/99-broken.toml"
 _TEMP = "/sys/class/thermal/thermal_zone0/temp"
 
 _MAKE = f"""\
@@ -89,6 +90,25 @@ def cap_crash(field: Field) -> str:
     return f"{held} kHz given back after SIGKILL"
 
 
+def cap_broken(field: Field) -> str:
+    """The configuration is wrong when stokerd dies: the cap must go all the same."""
+    guest = field.guest
+    _heat(field, 60)
+    _warm_up(field)
+    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
+    held = _cap(field)
+    _heat(field, 50)
+    guest.write(_BROKEN, "[thermal\nnonsense")
+    try:
+        guest.run(["systemctl", "kill", "-s", "KILL", "--kill-whom=main", "stoker.service"]).must()
+        seconds = guest.until("no cap", lambda: _cap(field) == FULL_KHZ, timeout_s=60)
+        guest.run(["stokerd", "--check-config"]).must_fail("a check of a wrong file")
+    finally:
+        guest.run(["rm", "-f", _BROKEN])
+    field.ready()
+    return f"{held} kHz given back within {seconds:.0f} s; serves again with a right file"
+
+
 def cap_stale(field: Field) -> str:
     """Everything died at once, ExecStopPost too: the next start finds the journal."""
     guest = field.guest
@@ -117,5 +137,6 @@ STEPS: tuple[Step[Field], ...] = (
     Step("cap", "heat makes a cap in a bind-mounted cpufreq tree; stop restores", cap,
          ("configure",)),
     Step("cap-crash", "a killed stokerd leaves no cap behind", cap_crash, ("cap",)),
+    Step("cap-broken-config", "… nor with a wrong configuration", cap_broken, ("cap",)),
     Step("cap-stale", "a stale journal is made good at the next start", cap_stale, ("cap",)),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.system.vm.field import Field
-from tests.system.vm.packages import NEXT_SUFFIX
+from tests.system.vm.packages import NEXT_COMMENT, NEXT_SUFFIX
 from tests.system.vm.report import expect
 from tests.system.vm.steps_service import CONFFILE
 from tests.system.vm.table import Step
@@ -61,20 +61,36 @@ def upgrade(field: Field) -> str:
     guest.write("/etc/stoker/stoker.d/70-mine.toml", "[inference]\nqueue_limit = 5\n")
     guest.run("echo kept >/var/lib/stoker/field-test; chown stoker: /var/lib/stoker/field-test")
     before, daemon = guest.text(["sha256sum", CONFFILE]), field.daemon_pid()
-    done = field.apt("install", "stoker", "python3-stoker-client").must("upgrade")
+    # Not by force: dpkg asks about the one file that both sides changed, and hears "keep mine".
+    done = guest.run(
+        "apt-get -q -y -o Dpkg::Use-Pty=0 install stoker python3-stoker-client",
+        timeout_s=400, stdin="N\n",
+    ).must("upgrade")  # fmt: skip
+    said = done.out + done.err  # dpkg asks on standard error
+    asked = said.count("Configuration file '")
+    expect(asked == 1 and f"Configuration file '{CONFFILE}'" in said,
+           f"dpkg asked {asked} times about configuration files: {said[-600:]}")  # fmt: skip
     version = _version(field)
     expect(version == field.packages.next_version, f"the version is {version}")
     expect(version.endswith(NEXT_SUFFIX), "that is not the next version")
     expect(guest.text(["sha256sum", CONFFILE]) == before, f"{CONFFILE} is not the administrator's")
+    guest.run(["grep", "-q", NEXT_COMMENT, "/etc/default/stoker"]).must(
+        "a file that nobody edited is the new one"
+    )
+    running = field.status()["version"]
+    expect(running == version, f"the service still runs the code of {running}")
     guest.run("test -e /etc/stoker/stoker.d/70-mine.toml -a -e /var/lib/stoker/field-test").must(
         "files of the administrator and of the state are kept"
     )
     expect(field.daemon_pid() not in {0, daemon}, "the old stokerd still runs")
     audit = guest.text(["dpkg", "--audit"])
     expect(not audit, f"dpkg finds: {audit}")
+    wrong = guest.text(["dpkg", "--verify", "stoker", "python3-stoker-client"])
+    others = [row for row in wrong.splitlines() if not row.endswith(CONFFILE)]
+    expect(not others, f"files that are not as packed: {others}")
     seconds = field.ready()
     field.answers()
-    return f"{version} in {done.seconds:.0f} s, ready {seconds:.0f} s later; configuration kept"
+    return f"{version} in {done.seconds:.0f} s, ready after {seconds:.0f} s; asked once, kept mine"
 
 
 def downgrade(field: Field) -> str:
@@ -83,6 +99,7 @@ def downgrade(field: Field) -> str:
     field.apt("--allow-downgrades", "install", f"stoker={old}",
               f"python3-stoker-client={old}").must("downgrade")  # fmt: skip
     expect(_version(field) == old, f"the version is {_version(field)}")
+    expect(field.status()["version"] == old, "the service runs other code than the package's")
     field.ready()
     field.answers()
     field.apt("install", "stoker", "python3-stoker-client").must("upgrade again")
@@ -143,7 +160,8 @@ def reinstall(field: Field) -> str:
 STEPS: tuple[Step[Field], ...] = (
     Step("full-disk", "an upgrade on a full disk leaves the old version serving", full_disk,
          ("configure",)),
-    Step("upgrade", "a higher version; configuration and state kept", upgrade, ("configure",)),
+    Step("upgrade", "another version's code and files; configuration kept", upgrade,
+         ("configure",)),
     Step("downgrade", "the older version is safe on the newer one's state", downgrade,
          ("upgrade",)),
     Step("remove", "removed: nothing runs, the configuration stays", remove, ("configure",)),

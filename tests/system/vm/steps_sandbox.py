@@ -12,6 +12,7 @@ from tests.system.vm.table import Step
 
 WORST = {"stoker.service": 1.8, "runner": 1.0, "stoker-slice.service": 4.0}
 _SLICE = "/sys/fs/cgroup/stoker.slice"
+_DEFAULTS = "/etc/default/stoker"
 _DROP_IN = "/run/systemd/system/stoker-runner@intruder.service.d/intruder.conf"
 _PROGRAM = "/usr/local/lib/stoker-intruder.py"
 
@@ -92,6 +93,26 @@ def partition(field: Field) -> str:
     return f"{kind} on CPUs {sorted(own)}, {len(lists.splitlines())} threads of the runner inside"
 
 
+def cpus(field: Field) -> str:
+    """The administrator's file says which; the status tells what came of it."""
+    guest, said = field.guest, []
+    guest.run(["cp", "-p", _DEFAULTS, "/tmp/defaults"]).must()
+    try:
+        for wanted, state, shown in (("2", "partition", "2"), ("none", "none", "")):
+            guest.run(["sed", "-i", f"s/^#*STOKER_CPUS=.*/STOKER_CPUS={wanted}/", _DEFAULTS]).must()
+            field.restart()
+            field.ready()
+            now = field.status()
+            found = (now["cpu_state"], now["cpus"])
+            expect(found == (state, shown), f"STOKER_CPUS={wanted} made {found}")
+            said.append(guest.text("stokerctl status | grep ^cpus", user=USER))
+    finally:
+        guest.run(["mv", "/tmp/defaults", _DEFAULTS]).must()
+        field.restart()
+    field.ready()
+    return "; ".join(" ".join(row.split()) for row in said)
+
+
 def security(field: Field) -> str:
     """systemd's own judgement of each unit; lower is better."""
     runner = field.runner_unit()
@@ -146,6 +167,8 @@ def intruder(field: Field) -> str:
 STEPS: tuple[Step[Field], ...] = (
     Step("partition", "the CPU partition is valid and the runner inside it", partition,
          ("configure",)),
+    Step("cpus", "an administrator chooses the CPUs, and the status says so", cpus,
+         ("partition",)),
     Step("security", "systemd-analyze security: stokerd ≤ 1.8, runner ≤ 1.0", security,
          ("configure",)),
     Step("intruder", "a compromised runner reaches nothing", intruder, ("configure",)),

@@ -18,6 +18,15 @@ SETTINGS = {
 }
 CONFFILE = "/etc/stoker/stoker.toml"
 
+_SITE_RULE = "/etc/polkit-1/rules.d/10-field.rules"
+_NOT_OTHER = """\
+polkit.addRule(function (action, subject) {
+    if (action.id === "org.stoker.Agent1.manage" && subject.user === "other") {
+        return polkit.Result.NO;
+    }
+    return polkit.Result.NOT_HANDLED;
+});
+"""
 _ASK_PYTHON = """\
 import sys
 from stoker_client import Stoker
@@ -33,6 +42,15 @@ def boot(field: Field) -> str:
     kernel = field.guest.text(["uname", "-r"])
     version = field.guest.text("systemctl --version | head -n 1").split()[1]
     return f"agent after {seconds:.0f} s; kernel {kernel}, systemd {version}"
+
+
+def no_network(field: Field) -> str:
+    """What comes next, all of it, happens on a machine that is connected to nothing."""
+    links = field.guest.text("ls /sys/class/net").split()
+    expect(links == ["lo"], f"the machine has network devices: {links}")
+    routes = field.guest.text("ip route show table all type unicast | grep -v ' dev lo ' || true")
+    expect(not routes, f"the machine has routes: {routes}")
+    return "only the loopback is there; apt reads a disk"
 
 
 def install(field: Field) -> str:
@@ -127,6 +145,17 @@ def ask_stokerctl(field: Field) -> str:
     return f"{done.seconds:.1f} s: {done.text!r}"
 
 
+def activation(field: Field) -> str:
+    """A stopped service is started by the first who asks, whoever it is."""
+    field.guest.run(["systemctl", "stop", "stoker.service"], timeout_s=120).must()
+    began = field.call("Agent1", "Status").must("a question to a stopped service")
+    active = field.unit("stoker.service", "ActiveState")
+    expect(active == "active", f"stoker.service is {active} after a question")
+    field.ready()
+    field.answers()
+    return f"the status came after {began.seconds:.0f} s, then an answer"
+
+
 def access(field: Field) -> str:
     """Everyone may ask, only administrators change; root and the group stoker-admin are those."""
     for method in ("Reload", "RestartRunner"):
@@ -136,6 +165,7 @@ def access(field: Field) -> str:
     field.call("Agent1", "Reload", user="root").must("Reload by root")
     field.guest.run(["usermod", "-a", "-G", "stoker-admin", "other"]).must()
     field.call("Agent1", "Reload", user="other").must("Reload by a member of stoker-admin")
+    _polkit_is_asked(field)
     before = field.runner_pid()
     field.call("Agent1", "RestartRunner", user="root").must("RestartRunner by root")
     field.guest.until("another runner", lambda: _another(field, before), timeout_s=60)
@@ -147,9 +177,30 @@ def access(field: Field) -> str:
             f"systemctl {' '.join(command)} by a person without rights"
         )
     secret = field.guest.run("ls /var/lib/stoker /run/stoker/*.sock", user=USER)
-    return "refused to tester, granted to root and stoker-admin" + (
+    return "refused to tester, granted to root and stoker-admin; polkit has the last word" + (
         "" if secret.code else f"; readable: {secret.text!r}"
     )
+
+
+def _polkit_is_asked(field: Field) -> None:
+    """A rule of the site outweighs the group; without polkit the group decides alone."""
+    guest = field.guest
+
+    def may() -> bool:
+        return field.call("Agent1", "Reload", user="other").code == 0
+
+    guest.write(_SITE_RULE, _NOT_OTHER)
+    guest.run(["chmod", "644", _SITE_RULE])
+    guest.until("a site's rule keeps a member out", lambda: not may(), timeout_s=60)
+    refused = field.call("Agent1", "Reload", user="other").must_fail("Reload against the rule")
+    expect("may not manage" in refused.err, f"it was refused with other words: {refused.err}")
+    field.call("Agent1", "Reload", user="root").must("Reload by root against the rule")
+    guest.run(["systemctl", "mask", "--runtime", "--now", "polkit.service"], timeout_s=120).must()
+    expect(may(), "without polkit a member of stoker-admin may not manage")
+    guest.run(["systemctl", "unmask", "--runtime", "polkit.service"], timeout_s=120).must()
+    guest.run(["rm", _SITE_RULE]).must()
+    guest.run(["systemctl", "start", "polkit.service"], timeout_s=120).must()
+    expect(may(), "with the rule gone a member of stoker-admin may not manage")
 
 
 def _another(field: Field, before: int) -> bool:
@@ -161,7 +212,9 @@ def _another(field: Field, before: int) -> bool:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("boot", "a minimal Debian boots", boot),
-    Step("install", "apt installs the packages, the service runs", install, ("boot",)),
+    Step("no-network", "the machine has no network: nothing that follows needs any", no_network,
+         ("boot",)),
+    Step("install", "apt installs the packages, the service runs", install, ("no-network",)),
     Step("configure", "an administrator's settings hold after a restart", configure, ("install",)),
     Step("processes", "no root, no capabilities, own users, private network", processes,
          ("configure",)),
@@ -169,5 +222,7 @@ STEPS: tuple[Step[Field], ...] = (
     Step("ask-gdbus", "… with gdbus", ask_gdbus, ("configure",)),
     Step("ask-python", "… with python3-stoker-client", ask_python, ("configure",)),
     Step("ask-stokerctl", "… with stokerctl", ask_stokerctl, ("configure",)),
+    Step("activation", "a question on the bus starts a stopped service", activation,
+         ("configure",)),
     Step("access", "only administrators change things", access, ("configure",)),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from stoker.api.requests import Limits, parse_ask, parse_delivery, parse_questio
 from stoker.config.schema import Config
 from stoker.errors import InvalidRequest
 from stoker.events.inference import Ask, Delivery, JobClass
-from stoker.events.runner import Message, Sampling
+from stoker.events.prompt import Message, Sampling
 
 LIMITS = Limits(max_request_bytes=1000, max_tokens_limit=100)
 
@@ -69,7 +69,7 @@ def test_system_becomes_the_first_message() -> None:
         ({"messages": [{"role": "user", "content": ""}]}, "request.messages"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "request.messages[0].role"),
         ({"messages": [{"role": "user"}]}, "request.messages[0].content"),
-        ({"messages": [{"role": "user", "content": "x", "name": "y"}]}, "request.messages[0].name"),
+        ({"messages": [{"role": "user", "content": "x", "nick": "y"}]}, "request.messages[0].nick"),
         ({"messages": "hi"}, "request.messages"),
         ({"prompt": 5}, "request.prompt"),
         ({"prompt": "a\0b"}, "request.prompt"),

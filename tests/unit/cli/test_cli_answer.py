@@ -157,6 +157,14 @@ def test_stats_say_what_is_known() -> None:
     assert stats(Record("other")) == "ended by nothing"
 
 
+def test_statistics_tell_what_was_known_already_and_what_was_left_out() -> None:
+    usage = {"prompt_tokens": 50, "cached_tokens": 40, "completion_tokens": 4}
+    done = {"usage": usage, "finish_reason": "stop", "omitted_messages": 2, "shifted_tokens": 9}
+    said = stats(Record("done", data={"done": done}))
+    assert "50 prompt tokens, 40 of them known already, 4 answer tokens" in said
+    assert "2 messages left out, 9 tokens shifted out" in said
+
+
 @pytest.mark.parametrize(
     ("words", "given", "question"),
     [

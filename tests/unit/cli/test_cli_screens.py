@@ -43,6 +43,24 @@ def test_status_lives_with_an_agent_that_says_almost_nothing() -> None:
     assert "unknown" in text
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"cpu_state": "partition", "cpus": "2-3"}, "2-3, its own"),
+        ({"cpu_state": "cpuset", "cpus": "2", "cpu_reason": "refused"}, "2, shared: refused"),
+        ({"cpu_state": "none", "cpu_reason": "not wanted"}, "any, shared: not wanted"),
+    ],
+)
+def test_status_says_whose_cpus_the_model_has(facts: dict[str, str], words: str) -> None:
+    rows = screens.status({**STATUS, **facts}, PLAIN)
+    assert any(row.split(maxsplit=1) == ["cpus", words] for row in rows)
+
+
+def test_status_is_silent_about_cpus_where_nobody_shares_them_out() -> None:
+    for facts in (STATUS, {**STATUS, "cpu_state": "unknown"}):
+        assert "cpus" not in "\n".join(screens.status(facts, PLAIN))
+
+
 @pytest.mark.parametrize("temperature", [None, float("nan")])
 def test_no_sensor_is_said_in_words(temperature: float | None) -> None:
     facts = {**STATUS, "temperature_c": temperature, "thermal_state": "blind"}
@@ -125,3 +143,24 @@ def test_colours_need_a_terminal_and_consent(monkeypatch: pytest.MonkeyPatch) ->
     assert Terminal(out=io.StringIO()).paint("x", "dim") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Terminal(out=_Tty()).paint("x", "dim") == "x"
+
+
+FITTED: dict[str, Any] = {
+    "slots": 1, "context_tokens": 2048, "kv_type": "q8_0", "expected_bytes": 300 << 20,
+    "gave_way": "1 slots instead of 4", "memory_level": "tight",
+}  # fmt: skip
+
+
+def test_status_says_what_the_model_was_given_and_how_short_memory_is() -> None:
+    text = "\n".join(screens.status({**STATUS, **FITTED}, PLAIN))
+    assert "1 slot of 2048 tokens, q8_0, 300 MiB expected" in text
+    assert "1 slots instead of 4" in text
+    assert "tight: caches and contexts shrink" in text
+    assert "memory" not in "\n".join(screens.status({**STATUS, "memory_level": "calm"}, PLAIN))
+
+
+def test_models_say_it_where_there_is_no_reason() -> None:
+    ready = {"name": "m", "state": "ready", "size_bytes": 1, "description": "llama", **FITTED}
+    assert "q8_0, 300 MiB expected" in "\n".join(screens.models([ready], PLAIN))
+    refused = {**ready, "reason": "it needs 2 GiB"}
+    assert "expected" not in "\n".join(screens.models([refused], PLAIN))

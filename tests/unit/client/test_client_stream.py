@@ -40,7 +40,7 @@ def opened() -> Opened:
 def test_records_come_in_order_and_the_last_one_ends_it(opened: Opened) -> None:
     stream, writer, bus = opened
     os.write(writer, b'{"p":{"done":1,"total":2}}\n{"r":"hm"}\n{"t":"a')
-    os.write(writer, b'\\n"}\n{"tool":{}}\n' + DONE + b'{"t":"after"}\n')
+    os.write(writer, b'\\n"}\n{"new":{}}\n' + DONE + b'{"t":"after"}\n')
     kinds = [(r.kind, r.text, r.done) for r in stream]
     assert kinds == [
         ("progress", "", 1),

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.core import conversation, retention
 from stoker.core.conversation import Window
-from stoker.events.runner import Message
+from stoker.events.prompt import Message
 from stoker.events.sessions import DONE, FAILED, PARTIAL, Holding, Session, Settings, Turn
 
 BOUNDS = retention.Bounds(ttl_s=100.0, per_user=2, per_user_bytes=1000, all_bytes=1500)

@@ -68,6 +68,44 @@ def test_background_keeps_a_free_slot_beside_others() -> None:
     assert made.state.decoding == ("back", "top")
 
 
+def quiet(slots: int = 2, ageing_s: float = 60.0) -> World:
+    return World(Rules(slots, 99, 1, Seconds(ageing_s), background_waits=True))
+
+
+def test_background_stands_still_beside_an_interactive_answer_and_goes_on_after_it() -> None:
+    made = quiet()
+    made.submit("back", job_class=BACK, answer=20)
+    made.run(5)
+    assert paused(made.submit("top", uid=1, job_class=TOP, answer=4)) == ["back"]
+    assert made.state.decoding == ("top",)
+    made.run(4)
+    assert made.state.decoding == ("back",)
+    made.run(20)
+    assert made.work["back"].ended_s > 0
+
+
+def test_background_does_not_begin_beside_an_interactive_answer_but_beside_a_normal_one() -> None:
+    made = quiet()
+    made.submit("top", job_class=TOP, answer=4)
+    assert started(made.submit("back", uid=1, job_class=BACK)) == []
+    made.run(5)
+    assert made.state.decoding == ("back",)
+    plain = quiet()
+    plain.submit("plain", answer=4)
+    assert started(plain.submit("back", uid=1, job_class=BACK)) == ["back"]
+
+
+def test_background_that_waited_long_is_not_made_quiet_again() -> None:
+    made = quiet(ageing_s=3.0)
+    made.submit("back", job_class=BACK, answer=50)
+    made.run(2)
+    made.submit("top", uid=1, job_class=TOP, answer=200)
+    assert made.state.decoding == ("top",)
+    made.run(100)
+    assert made.work["back"].ended_s > 0
+    assert made.work["top"].ended_s < 0  # not yet
+
+
 def test_without_a_parking_place_an_unseen_background_job_is_queued_again() -> None:
     made = world(parked=0)
     made.submit("back", job_class=BACK, prompt=400)

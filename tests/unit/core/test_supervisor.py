@@ -167,7 +167,8 @@ def test_a_hang_is_killed_when_its_deadline_passes(
     state, actions = run(state, Exited(at(limit + 1), KILLED))
     assert isinstance(actions[0], RunnerGone)
     assert "hung" in actions[0].reason
-    assert state.crashes["a"] == (limit + 1,)  # our own SIGKILL does not excuse it
+    # our own SIGKILL does not excuse it; before Hello there was no model to blame
+    assert state.crashes == ({"a": (limit + 1,)} if len(events) > 1 else {})
 
 
 def test_signs_of_life_keep_a_slow_load_alive() -> None:
@@ -209,6 +210,34 @@ def test_a_lost_link_waits_for_the_exit_and_counts_as_a_crash() -> None:
     assert actions[0] == CloseLink()
     assert state.phase is Phase.BACKOFF
     assert state.crashes["a"] == (4,)
+
+
+@pytest.mark.parametrize("how", [RunnerExit(status=203), CRASH, RunnerExit(status=69)])
+@pytest.mark.parametrize("link", [(), (LinkLost(at(0), "runner closed its connection"),)])
+def test_a_runner_that_ends_before_its_hello_waits_and_blames_nobody(
+    how: RunnerExit, link: tuple[Event, ...]
+) -> None:
+    state, _ = run(fresh("a", "b"), Start(at(0)), *link)
+    for count in range(10):
+        now = state.since_s
+        state, actions = run(state, Exited(now, how))
+        assert isinstance(actions[0], RunnerGone)
+        assert state.reason == f"cannot start runner: {how.text()} before its Hello"
+        assert state.wake_s > now, f"start {count} was tried again at once"
+        state, _ = run(state, Tick(state.wake_s), *(replace(e, now_s=state.wake_s) for e in link))
+        assert state.model == "a"
+    assert (state.aside, state.crashes) == ({}, {})
+
+
+def test_a_hello_of_the_last_runner_does_not_count_for_the_next() -> None:
+    state, _ = run(ready("a"), Exited(at(3), KILLED), Tick(at(3)), Exited(at(4), CRASH))
+    assert state.crashes == {}
+
+
+def test_a_kill_for_want_of_memory_is_told_to_those_who_waited() -> None:
+    oom = replace(KILLED, oom_killed=True)
+    _, actions = run(ready("a"), Exited(at(3), oom))
+    assert actions == [RunnerGone(f"runner {oom.text()}", ordered=False, out_of_memory=True)]
 
 
 def test_a_launch_that_fails_backs_off() -> None:

@@ -58,7 +58,7 @@ def test_members_may_others_and_unknown_users_may_not(members: set[str]) -> None
 
 def test_a_change_of_the_group_shows_after_ten_seconds(members: set[str]) -> None:
     now = [0.0]
-    authority = GroupAuthority("keepers", lambda: now[0])
+    authority = GroupAuthority("keepers", now_s=lambda: now[0])
     assert not authority.may_manage(1000)
     members.add("u1000")
     assert not authority.may_manage(1000)
@@ -67,3 +67,20 @@ def test_a_change_of_the_group_shows_after_ten_seconds(members: set[str]) -> Non
     members.clear()
     now[0] = 20.0
     assert not authority.may_manage(1000)
+
+
+def test_only_the_gateways_own_user_speaks_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def user(name: str) -> SimpleNamespace:
+        if name != "stoker-gateway":
+            raise KeyError(name)
+        return SimpleNamespace(pw_uid=4711)
+
+    monkeypatch.setattr(pwd, "getpwnam", user)
+    authority = GroupAuthority("keepers", "stoker-gateway")
+    assert authority.speaks_for_others(4711)
+    for other in (0, os.geteuid(), 1000):
+        assert not authority.speaks_for_others(other)
+    authority.configure("keepers", "nobody-of-that-name")
+    assert not authority.speaks_for_others(4711)
+    authority.configure("keepers", "")
+    assert not authority.speaks_for_others(4711)

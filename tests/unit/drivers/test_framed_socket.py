@@ -9,6 +9,7 @@ import pytest
 
 from stoker.core.frames import FrameDecoder
 from stoker.drivers.framed_socket import FramedSocket
+from stoker.errors import RequestTooLarge
 from stoker.events.runner import Cancel, Generate, Ping
 
 LONG = "x" * 1_000_000  # more than a socket holds
@@ -64,3 +65,14 @@ def test_asking_and_going_away_faster_than_the_runner_reads_fills_no_memory(
         link.send(Generate(job=str(number), prompt=LONG, max_tokens=1))
         link.send(Cancel(str(number)))
     assert heard(link, peer) == [("generate", "running")]
+
+
+def test_a_request_beyond_a_frame_is_refused_and_the_next_one_leaves(
+    pair: tuple[FramedSocket, socket.socket],
+) -> None:
+    """A control character is six bytes of JSON."""
+    link, peer = pair
+    with pytest.raises(RequestTooLarge):
+        link.send(Generate("large", prompt="\x01" * 3_000_000))
+    link.send(Ping(1))
+    assert heard(link, peer) == [("ping", None)]

@@ -28,7 +28,8 @@ def test_the_version_is_the_one_of_the_source(debian: Path) -> None:
 
 
 def test_every_unit_and_policy_is_packed(root: Path, debian: Path) -> None:
-    rules = [row.split()[0] for row in (debian / "stoker.install").read_text().splitlines()]
+    lists = (debian / "stoker.install", debian / "stoker-gateway.install")
+    rules = [row.split()[0] for file in lists for row in file.read_text().splitlines()]
     files = [
         str(path.relative_to(root))
         for folder in ("systemd", "policies")
@@ -54,7 +55,7 @@ def test_each_python_requirement_is_a_dependency(root: Path, debian: Path) -> No
     """What is not in Debian would have to be bundled: see docs/adr/0004-package.md."""
     control = (debian / "control").read_text()
     for row in (root / ".ci/lock/runtime.in").read_text().splitlines():
-        if row and not row.startswith("#"):
+        if row and row[0] not in "#-":
             name = re.split(r"[<>=]", row)[0].replace("_", "-")
             assert f" python3-{name}," in control or f" python3-{name}\n" in control, name
 
@@ -70,6 +71,21 @@ def test_the_page_of_stokerd_tells_every_option(root: Path) -> None:
     page = (root / "docs/man/stokerd.8").read_text().replace("\\-", "-")
     options = {word for action in parser()._actions for word in action.option_strings}
     assert {word for word in options if word not in page} == set()
+
+
+def test_the_page_of_the_gateway_tells_every_option_and_setting(root: Path) -> None:
+    from stoker.gateway.main import parser
+    from stoker.gateway.settings import keys
+
+    page = (root / "docs/man/stoker-gateway.8").read_text().replace("\\-", "-")
+    options = {word for action in parser()._actions for word in action.option_strings}
+    assert {word for word in options | set(keys()) if word not in page} == set()
+
+
+def test_each_package_has_its_own_part_of_the_program(debian: Path) -> None:
+    rules = (debian / "rules").read_text()
+    assert "dh_install -pstoker -X/tour/ -X/gateway/" in rules
+    assert "daemon/stoker/gateway " in (debian / "stoker-gateway.install").read_text()
 
 
 def test_the_page_of_the_configuration_tells_every_section(root: Path) -> None:
@@ -89,13 +105,15 @@ def test_the_models_package_makes_it_the_default(root: Path) -> None:
     assert Path(model.path).name == name[1]
 
 
-@pytest.mark.parametrize("name", ["stoker.postinst", "stoker.prerm", "stoker.postrm"])
+@pytest.mark.parametrize(
+    "name", ["stoker.postinst", "stoker.prerm", "stoker.postrm", "stoker-gateway.postrm"]
+)
 def test_maintainer_scripts_are_valid_shell(debian: Path, name: str) -> None:
     subprocess.run(["sh", "-n", debian / name], check=True)
     assert "#DEBHELPER#" in (debian / name).read_text()
 
 
-@pytest.mark.parametrize("name", ["stokerctl", "stokerd", "runner", "slice"])
+@pytest.mark.parametrize("name", ["stokerctl", "stokerd", "stoker-gateway", "runner", "slice"])
 def test_programs_look_nowhere_but_in_the_package(root: Path, name: str) -> None:
     """Neither the caller's PYTHONPATH nor the current folder nor ~/.local may inject code."""
     text = (root / "systemd/bin" / name).read_text()

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from stoker.config.schema import AccessConfig
 from stoker.drivers import runner_unit
 from stoker.drivers.partition import SLICE
+from stoker.gateway.settings import Settings
+from stoker.gateway.sockets import UNIX_MODE
 
 RUNNER = "stoker-runner@.service"
 # Targets of the issue, far above what the units reach: systemd's judgement differs by version.
-WORST = {"stoker.service": 1.8, RUNNER: 1.0, "stoker-slice.service": 2.0}
+WORST = {
+    "stoker.service": 1.8,
+    RUNNER: 1.0,
+    "stoker-slice.service": 2.0,
+    "stoker-gateway.service": 1.2,
+}
 
 
 @pytest.fixture
@@ -66,9 +74,26 @@ def test_the_runner_sees_no_network_and_lives_in_the_slice(units: Path) -> None:
 def test_the_driver_and_the_unit_agree_on_names(units: Path) -> None:
     assert runner_unit.TEMPLATE.format("") == RUNNER
     found = settings(units / RUNNER)
-    assert found["BindPaths"] == ["/run/stoker/runner-%i.sock"]
+    scratch = f"/var/cache/{found['CacheDirectory'][0]}"
+    assert found["BindPaths"] == ["/run/stoker/runner-%i.sock", scratch]
+    assert found["CacheDirectoryMode"] == ["0700"]
     assert found["EnvironmentFile"] == ["-/run/stoker/runner-%i.env"]
     assert "--connect /run/stoker/runner-%i.sock" in found["ExecStart"][0]
+
+
+def test_the_gateway_gets_its_sockets_from_systemd_and_has_no_network(units: Path) -> None:
+    found = settings(units / "stoker-gateway.service")
+    assert found["PrivateNetwork"] == ["yes"]
+    assert found["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert found["Requires"] == ["stoker-gateway.socket"]  # so that both are restarted
+    assert "PrivateUsers" not in found  # SO_PEERCRED would say "nobody"
+    user = AccessConfig().gateway_user
+    assert found["User"] == [user]
+    assert f"u {user} " in (units / "sysusers/stoker-gateway.conf").read_text()
+    sockets = settings(units / "stoker-gateway.socket")
+    defaults = Settings()
+    assert sockets["ListenStream"] == [*defaults.listen, defaults.unix]
+    assert sockets["SocketMode"] == [f"{UNIX_MODE:04o}"]
 
 
 def test_readiness_watchdog_and_caps_of_stokerd(units: Path) -> None:

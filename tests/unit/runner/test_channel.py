@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from stoker.core import frames
+from stoker.events.prompt import ToolCall
 from stoker.events.runner import Answer, Cancel, Delta, Deltas, Ping, parse_event, to_body
 from stoker.runner import channel as module
 from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Letter, Rejected
@@ -100,6 +101,8 @@ def test_full_socket_loses_nothing_once_it_is_read(side: Side) -> None:
         (Delta("a", t='qu"ote \\ \n \u2028 🔥 \x01'), Delta('b"', t="")),
         (Delta("lone \ud800", t="x"),),
         (Delta("a", t="x", r="y"), Delta("b", p=(1, 2))),
+        (Delta("a", t="x", lp={"content": [{"token": "x"}]}),),
+        (Delta("a", t="x", tools=(ToolCall("1", "sum", "{}"),)),),
         (Delta("a", done={"finish_reason": "stop"}),),
         (Delta("a", error={"code": "busy"}),),
     ],

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from stoker.errors import EngineFailed
-from stoker.events.runner import Delta, Generate, Load, Sampling
+from stoker.events.prompt import Sampling
+from stoker.events.runner import Delta, Generate, Load
 from stoker.runner.echo import EchoEngine
 from stoker.runner.engine import Outcome, Run
 from stoker.runner.steps import MAX_WAITING, Steps
@@ -31,16 +32,27 @@ class Trouble(EchoEngine):
 
 class Rig:
     def __init__(
-        self, *, slots: int = 2, context_tokens: int = 100, batch_tokens: int = 64
+        self,
+        *,
+        slots: int = 2,
+        context_tokens: int = 100,
+        batch_tokens: int = 64,
+        cached_prefixes: int = 0,
     ) -> None:
         self.now_s = 1000.0
         self.engine = Trouble()
         self.out: list[Delta] = []
         self.steps = Steps(self.engine, self.out.extend, lambda: self.now_s)
         request = Load(
-            "load", "m", "p", slots=slots, context_tokens=context_tokens, batch_tokens=batch_tokens
+            "load",
+            "m",
+            "p",
+            slots=slots,
+            context_tokens=context_tokens,
+            batch_tokens=batch_tokens,
+            cached_prefixes=cached_prefixes,
         )
-        self.steps.begin(self.engine.load(request, lambda _: True), target_ms=200.0)
+        self.steps.begin(request, self.engine.load(request, lambda _: True))
         self.engine.batches.clear()
 
     def ask(self, job: str, prompt: str, **settings: object) -> None:
@@ -194,7 +206,9 @@ def test_generation_that_reaches_the_context_ends_with_length() -> None:
     (last,) = [item for item in rig.out if item.done]
     assert last.done is not None
     usage = last.done["usage"]
-    assert usage == {"prompt_tokens": 2, "completion_tokens": 10, "reasoning_tokens": 0}
+    assert usage == {
+        "prompt_tokens": 2, "cached_tokens": 0, "completion_tokens": 10, "reasoning_tokens": 0,
+    }  # fmt: skip
 
 
 def test_prompt_over_the_context_is_refused_with_the_numbers() -> None:
@@ -257,3 +271,27 @@ def test_given_seed_is_reported_and_a_missing_one_is_drawn() -> None:
     assert seeds["a"] == 7
     assert isinstance(seeds["b"], int)
     assert seeds["b"] >= 0
+
+
+def test_shift_goes_on_in_a_full_context_and_tells_how_much_went() -> None:
+    rig = Rig(context_tokens=12)
+    rig.ask("a", "!long 50", overflow="shift", max_tokens=30)
+    rig.work()
+    (last,) = [item for item in rig.out if item.done]
+    assert last.done is not None
+    assert last.done["finish_reason"] == "length"
+    assert last.done["usage"]["completion_tokens"] == 30  # type: ignore[index]
+    assert last.done["shifted_tokens"] % 3 == 0  # type: ignore[operator]
+    assert rig.text("a").endswith("word29")
+    assert all(run.start + len(run.tokens) <= 12 for batch in rig.engine.batches for run in batch)
+
+
+def test_full_cells_let_cached_prefixes_go_before_a_job_ends() -> None:
+    rig = Rig(cached_prefixes=2)
+    rig.ask("old", "one two three", scope="7")
+    rig.work()
+    rig.engine.endings = [Outcome.FULL]
+    rig.ask("new", "four five six", scope="7")
+    rig.work()
+    assert rig.reason("new") == "stop"
+    assert rig.text("new") == "four five six"

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from stoker.errors import InvalidRequest, ModelUnavailable
-from stoker.events.runner import Message
+from stoker.events.prompt import Message
 from stoker.runner.template import CHATML, MAX_SOURCE_BYTES, ChatTemplate
 
 NOW = datetime.datetime(2026, 2, 3, 4, 5, tzinfo=datetime.UTC)

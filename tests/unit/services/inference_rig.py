@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.fakes.runner import FakeLauncher, FakeRunner
-from tests.fakes.system import FakeClock, MemoryStateFile
+from tests.fakes.system import FakeClock, FakeMemory, MemoryStateFile
 
 from stoker.config.schema import Config, InferenceConfig, ModelConfig, RunnerConfig
 from stoker.core import runner_life as life
@@ -41,7 +41,7 @@ def config(*models: str, **inference: Any) -> Config:
 
 
 class Rig:
-    def __init__(self, settings: Config | None = None) -> None:
+    def __init__(self, settings: Config | None = None, device: FakeMemory | None = None) -> None:
         settings = settings or config()
         self.clock, self.launcher, self.kept = FakeClock(100.0), FakeLauncher(), MemoryStateFile()
         ids = itertools.count(1)
@@ -55,6 +55,7 @@ class Rig:
             memory=self.kept,
             threads=2,
             new_id=lambda: f"job{next(ids)}",
+            device=device,
         )
         self.service = InferenceService(self.loop, ask_timeout_s=Seconds(60))
         self.heard: list[tuple[str, str]] = []

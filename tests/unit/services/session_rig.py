@@ -29,6 +29,7 @@ class HandInference:
     def __init__(self) -> None:
         self.asks: list[Ask] = []
         self.cancelled: list[str] = []
+        self.forgotten: list[tuple[int, str]] = []
         self.context_tokens = 0
         self._futures: list[Future[JobView]] = []
         self._listener = InferenceListener()
@@ -49,6 +50,12 @@ class HandInference:
     def cancel(self, job: str, reason: str) -> Future[bool]:
         self.cancelled.append(job)
         return Future()
+
+    def forget(self, uid: int, conversation: str) -> None:
+        self.forgotten.append((uid, conversation))
+
+    def tell_saved(self, saved: dict[str, object]) -> None:
+        self._listener.saved(saved)
 
     def accept(self) -> str:
         job = f"job{len(self._futures)}"

@@ -26,7 +26,7 @@ class Policy:
 
 @pytest.fixture
 def rig() -> Rig:
-    made = Rig(config(queue_limit=9))
+    made = Rig(config(queue_limit=9, background_waits=False))
     made.start()
     return made
 
@@ -60,8 +60,21 @@ def test_a_streaming_background_job_stands_still_while_an_interactive_one_needs_
     assert rig.runner.of_kind(Resume) == [Resume(back[1].id)]
 
 
-def test_an_unseen_background_job_is_asked_again_and_its_late_words_are_not_mixed_in() -> None:
+def test_background_is_quiet_beside_an_interactive_answer_even_with_a_slot_to_spare() -> None:
     rig = Rig(config(queue_limit=9))
+    rig.start()
+    back = rig.ask(owner=BOB, job_class=BACK)
+    rig.runner.stream(back.id, "x")
+    rig.turn()
+    quick = rig.ask(owner=ALICE, job_class=TOP)
+    assert rig.runner.of_kind(Pause) == [Pause(back.id)]
+    rig.runner.stream(quick.id, "y", done=True)
+    rig.turn()
+    assert rig.runner.of_kind(Resume) == [Resume(back.id)]
+
+
+def test_an_unseen_background_job_is_asked_again_and_its_late_words_are_not_mixed_in() -> None:
+    rig = Rig(config(queue_limit=9, background_waits=False))
     rig.start()
     back = [rig.ask(owner=BOB, job_class=BACK) for _ in range(2)]
     first = [rig.ask(owner=ALICE, job_class=TOP) for _ in range(2)]
@@ -120,12 +133,12 @@ def test_tokens_are_counted_as_they_come_and_set_right_at_the_end(rig: Rig) -> N
     asked = rig.ask("x" * 400)
     rig.runner.say(Deltas((Delta(asked.id, p=(40, 80)),)))
     rig.turn()
-    assert rig.loop._queue.state.buckets[1000].level == pytest.approx(20.0)
+    assert rig.loop.desk.queue.state.buckets[1000].level == pytest.approx(20.0)
     usage = {"prompt_tokens": 80, "completion_tokens": 10}
     rig.runner.say(Deltas((Delta(asked.id, t="a"),)))
     rig.runner.say(Deltas((Delta(asked.id, done={"finish_reason": "stop", "usage": usage}),)))
     rig.turn()
-    assert rig.loop._queue.state.buckets[1000].level == pytest.approx(60 - 90)
+    assert rig.loop.desk.queue.state.buckets[1000].level == pytest.approx(60 - 90)
     with pytest.raises(errors.QuotaExceeded) as caught:
         rig.ask().future.result(0)
     assert caught.value.details == {"quota": "tokens_per_minute", "retry_after_ms": 31_000}

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.services.inference_rig import ALICE, BOB, Rig, config
 
 from stoker import errors
+from stoker.core.frames import MAX_BODY_BYTES
 from stoker.events.inference import Ask
 from stoker.events.runner import Cancel, Delta, Deltas, Generate, Pause, Resume
 from stoker.ports.doors import InferenceListener
@@ -248,3 +249,11 @@ def test_a_listener_that_fails_does_not_stop_the_loop(rig: Rig) -> None:
     rig.runner.stream(asked.id, "fine", done=True)
     rig.turn()
     assert asked.records()[0] == {"t": "fine"}
+
+
+def test_a_request_beyond_what_the_runner_can_be_sent_ends_alone(rig: Rig) -> None:
+    """Not with the loop, and not with the service."""
+    large, small = rig.ask("x" * (MAX_BODY_BYTES + 1)), rig.ask("small")
+    assert large.records()[-1]["error"]["code"] == "request-too-large"
+    assert rig.heard[0] == ("finished", large.id)
+    assert [r.job for r in rig.runner.of_kind(Generate)] == [small.id]  # type: ignore[union-attr]

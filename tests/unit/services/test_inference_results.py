@@ -40,8 +40,8 @@ def test_a_remembered_job_keeps_its_answer_but_not_its_prompt(rig: Rig) -> None:
         rig.turn(1)
     rig.runner.stream(asked.id, "", done=True)
     rig.turn()
-    job = rig.loop.known(asked.id)
-    assert rig.loop.view(job).text == "é" * 50
+    job = rig.loop.desk.known(asked.id)
+    assert rig.loop.desk.view(job).text == "é" * 50
     assert (job.ask.prompt, job.text, job.kept_bytes) == ("", ["é" * 50], 100)
     asked.close()
 
@@ -50,8 +50,8 @@ def test_a_turn_does_not_look_at_jobs_that_are_only_remembered(rig: Rig) -> None
     done, running = rig.ask(), rig.ask()
     rig.runner.stream(done.id, "x", done=True)
     rig.turn()
-    assert [job.id for job in rig.loop._book] == [running.id]
-    assert rig.loop.find(done.id) is not None
+    assert [job.id for job in rig.loop.desk.book] == [running.id]
+    assert rig.loop.desk.book.get(done.id) is not None
     done.close()
     running.close()
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from signal import SIGABRT, SIGKILL
 
 import pytest
 from tests.fakes.runner import FakeRunner
-from tests.unit.services.inference_rig import ALICE, Rig, config
+from tests.unit.services.inference_rig import ALICE, BOB, Rig, config
 
 from stoker import errors
 from stoker.config.schema import Config
 from stoker.core import runner_life as life
-from stoker.events.inference import Ask
-from stoker.events.runner import Failed, Generate, Ping
-from stoker.services.runner_link import MAX_QUERIES
+from stoker.events.inference import Ask, Owner
+from stoker.events.runner import Beat, Failed, Generate, Ping
+from stoker.services.runner_queries import MAX_OF_USER, MAX_QUERIES
+from stoker.units import Seconds
 
 
 @pytest.fixture
@@ -84,11 +86,56 @@ def test_a_silent_runner_is_killed_and_replaced(rig: Rig) -> None:
     assert "hung" in asked.records()[-1]["error"]["message"]
 
 
-def test_pings_go_out_once_a_second(rig: Rig) -> None:
+def _pings_in_ten_seconds(rig: Rig) -> int:
     before = len(rig.runner.of_kind(Ping))
-    for _ in range(10):
+    for _ in range(20):
         rig.pass_time(0.5)
-    assert len(rig.runner.of_kind(Ping)) - before == 5
+        rig.runner.say(Beat(1, 0, 0, 0))
+    return len(rig.runner.of_kind(Ping)) - before
+
+
+def test_pings_go_out_once_a_second_while_somebody_asks(rig: Rig) -> None:
+    rig.ask()
+    assert _pings_in_ten_seconds(rig) == 10
+
+
+def test_pings_are_rarer_while_nobody_asks(rig: Rig) -> None:
+    assert _pings_in_ten_seconds(rig) == 5
+
+
+def test_a_short_heartbeat_limit_keeps_its_pings_while_nobody_asks() -> None:
+    tight = config()
+    rig = Rig(replace(tight, runner=replace(tight.runner, heartbeat_timeout_s=Seconds(2))))
+    rig.start()
+    assert _pings_in_ten_seconds(rig) == 10
+
+
+def test_a_runner_that_ran_out_of_memory_is_told_as_such(rig: Rig) -> None:
+    asked = rig.ask()
+    rig.runner.stream(asked.id, "half")
+    rig.turn()
+    counted = rig.service.tokenize("how long", ALICE)
+    rig.turn()
+    rig.runner.die(signal=SIGKILL, oom=True)
+    rig.turn()
+    error = asked.records()[-1]["error"]
+    assert error["code"] == "insufficient-memory"
+    assert "out of memory" in error["message"]
+    with pytest.raises(errors.InsufficientMemory):
+        counted.result(0)
+
+
+def test_runners_that_die_before_their_hello_never_cost_a_model_its_place(rig: Rig) -> None:
+    rig.runner.die(signal=SIGKILL)
+    rig.turn()
+    for _ in range(10):
+        rig.runner.die(status=203)
+        rig.turn()
+        rig.pass_time(60)
+    (model,) = rig.service.models()
+    assert model.state != "set-aside"
+    rig.make_ready()
+    assert rig.loop.snapshot.state == "ready"
 
 
 def test_questions_wait_while_the_model_loads(rig: Rig) -> None:
@@ -130,24 +177,24 @@ def test_without_any_model_questions_are_refused_with_the_reason() -> None:
 
 
 def test_the_last_good_model_is_remembered_once_it_has_answered(rig: Rig) -> None:
-    assert rig.kept.load() == {}
+    assert rig.kept.load()["last_good"] == ""
     asked = rig.ask()
     rig.runner.stream(asked.id, "x", done=True)
     rig.turn()
-    assert rig.kept.load() == {"last_good": "tiny"}
+    assert rig.kept.load()["last_good"] == "tiny"
 
 
 def test_tokenize_is_answered_or_says_why_not(rig: Rig) -> None:
     rig.runner.die(signal=SIGKILL)
     rig.turn()
-    future = rig.service.tokenize("x")
+    future = rig.service.tokenize("x", ALICE)
     rig.turn()
     with pytest.raises(errors.ModelLoading):
         future.result(0)
 
 
 def test_a_query_the_runner_never_answers_fails_in_time(rig: Rig) -> None:
-    future = rig.service.tokenize("x")
+    future = rig.service.tokenize("x", ALICE)
     rig.turn()
     for _ in range(7):
         rig.runner.greet()  # any word is a sign of life
@@ -158,12 +205,22 @@ def test_a_query_the_runner_never_answers_fails_in_time(rig: Rig) -> None:
 
 def test_a_flood_of_queries_is_told_to_come_back(rig: Rig) -> None:
     """Each may hold a megabyte here and in the runner, and takes the runner's time."""
-    asked = [rig.service.tokenize("some text") for _ in range(MAX_QUERIES + 1)]
+    users = [Owner(f":1.{uid}", uid) for uid in range(MAX_QUERIES + 1)]
+    asked = [rig.service.tokenize("some text", user) for user in users]
     rig.turn()
     with pytest.raises(errors.Busy) as caught:
         asked[-1].result(0)
     assert caught.value.details["retry_after_ms"]
     assert not any(future.done() for future in asked[:-1])
+
+
+def test_one_users_flood_of_queries_leaves_places_for_the_others(rig: Rig) -> None:
+    flood = [rig.service.tokenize("some text", ALICE) for _ in range(MAX_OF_USER + 1)]
+    other = rig.service.tokenize("some text", BOB)
+    rig.turn()
+    with pytest.raises(errors.Busy):
+        flood[-1].result(0)
+    assert not other.done()
 
 
 def test_restart_ends_running_jobs_as_preempted_and_keeps_waiting_ones(rig: Rig) -> None:

@@ -162,3 +162,27 @@ def test_a_question_the_disk_refuses_is_a_typed_error_and_asks_nothing() -> None
     assert rig.inference.asks == []
     rig.store.full = False
     assert rig.states(session) == []
+
+
+def test_a_question_names_its_conversation_and_a_deleted_one_is_forgotten() -> None:
+    rig = Rig()
+    session = rig.create()
+    rig.talk(session, "why?")
+    assert rig.inference.asks[-1].keep == session
+    rig.get(rig.service.delete(session, ALICE))
+    assert rig.inference.forgotten == [(1000, session)]
+
+
+def test_states_of_conversations_that_are_no_more_are_dropped_when_a_runner_is_ready() -> None:
+    rig = Rig()
+    session = rig.create()
+    rig.inference.tell_saved({"1000": [session, "gone"], "1001": [session], "odd": ["x"]})
+    rig.turn()
+    assert rig.inference.forgotten == [(1000, "gone"), (1001, session)]
+
+
+def test_an_expired_conversation_is_forgotten_by_the_runner() -> None:
+    rig = Rig(ttl_s=100.0)
+    session = rig.create()
+    rig.pass_time(200.0)
+    assert rig.inference.forgotten == [(1000, session)]

@@ -1,0 +1,26 @@
+"""The drivers behind the heat loop, together. Apart from the rest of the wiring, so that giving
+caps back after a crash needs none of it: no bus, no model, a start in a moment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoker.config.schema import Config
+from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
+from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.ports.system import Clock
+from stoker.services.caps import ThermalPorts
+
+
+def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
+    """Real drivers below the configured root; the journal lives in the runtime directory."""
+    root = Path(config.thermal.sysfs_root)
+    return ThermalPorts(
+        sensors=SysfsThermal(root),
+        policies=Cpufreq(root),
+        journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
+        clock=clock,
+        boot_id=read_boot_id(),
+    )

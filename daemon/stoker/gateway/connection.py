@@ -1,0 +1,98 @@
+"""One HTTP connection: uvicorn's h11 protocol, with the peer's user and limits it lacks.
+
+``scope["client"]`` of a unix peer becomes ("unix", user ID as the kernel says it). A client
+that is slow with its request's head, or one too many, is shown out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from stoker.gateway.guard import UNIX
+from stoker.gateway.problems import tell
+from stoker.gateway.settings import Settings
+from stoker.gateway.wire import as_json
+from stoker_client.errors import StokerClientError
+
+_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
+_SPARE: Final = 16  # connections beyond those that may ask, which get their refusal as HTTP
+
+
+def connection(settings: Settings) -> type[H11Protocol]:
+    """The protocol's class, as uvicorn wants it."""
+
+    class Connection(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            sock = transport.get_extra_info("socket")
+            if sock is not None and sock.family != socket.AF_UNIX:
+                # asyncio does so only for sockets that say they are TCP. Without it a token waits
+                # 40 ms for the acknowledgement of the one before.
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            uid = _peer_uid(sock)
+            if uid is not None:
+                self.client = (UNIX, uid)
+            if len(self.connections) > settings.max_connections + _SPARE:
+                transport.write(_CROWDED)
+                transport.close()
+                return
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unwatch()
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """A request's head has so long from the first byte, or from the connection."""
+            busy = self.cycle is not None and not self.cycle.response_complete
+            if busy:
+                self._unwatch()
+            elif self._late is None:
+                self._late = self.loop.call_later(settings.header_timeout_s, self._show_out)
+
+        def _unwatch(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _show_out(self) -> None:
+            self._late = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+    return Connection
+
+
+def _peer_uid(sock: Any) -> int | None:
+    if sock is None or sock.family != socket.AF_UNIX:
+        return None
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _pid, uid, _gid = _CREDENTIALS.unpack(packed)
+    return int(uid) & 0xFFFFFFFF
+
+
+def _crowded() -> bytes:
+    told = tell(
+        StokerClientError(
+            "busy", "cannot accept connection: too many", details={"retry_after_ms": 1000}
+        )
+    )
+    body = as_json(told.body)
+    return (
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+        b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
+_CROWDED: Final = _crowded()

@@ -1,0 +1,84 @@
+"""``stokerd --fit``: what a model file would be given on this device, without loading it.
+
+Asks a runner for the file's facts and the planner for the rest; for people and for programs.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from dataclasses import asdict
+from typing import Final
+
+from stoker.config.schema import Config, ModelConfig
+from stoker.core import fit
+from stoker.errors import EngineFailed, ModelUnavailable
+from stoker.events import model_facts
+from stoker.events import runner as wire
+from stoker.ports.runner import RunnerProcess
+from stoker.ports.system import Memory
+from stoker.services import job_errors
+from stoker.services.fit_load import facts_of, wishes_of
+
+TIMEOUT_S: Final = 30.0
+
+
+def report(
+    runner: RunnerProcess, memory: Memory, model: ModelConfig, config: Config
+) -> dict[str, object]:
+    """Facts, memory and plan as plain values. Raises StokerError: no such file, no model."""
+    runner.send(wire.Inspect("fit", model.path))
+    facts = facts_of(_answer(runner).result)
+    if facts is None:
+        raise ModelUnavailable(f"cannot plan model {model.path}: the runner gave no facts")
+    device = memory.facts()
+    found = fit.plan(facts, device, wishes_of(model, config))
+    out: dict[str, object] = {
+        "model": model.name,
+        "path": model.path,
+        "available_bytes": device.available_bytes,
+        "source": device.source,
+        "facts": model_facts.to_mapping(facts),
+        "fits": isinstance(found, fit.Plan),
+    }
+    if isinstance(found, fit.Refusal):
+        return out | {"reason": found.reason, "hint": found.hint}
+    parts = {**asdict(found.parts), "total": found.parts.total}
+    return out | {"plan": {**asdict(found), "parts": parts}, "reason": "; ".join(found.said)}
+
+
+def lines(found: dict[str, object]) -> list[str]:
+    """The same for people."""
+    plan = found.get("plan")
+    if not isinstance(plan, dict):
+        return [str(found["reason"]), f"hint: {found['hint']}"]
+    parts = plan["parts"]
+    sizes = {name: fit.amount(parts[name]) for name in parts}
+    rows = [
+        f"model {found['model']}: {plan['slots']} slots + {plan['parked_slots']} parked of "
+        f"{plan['context_tokens']} tokens, {plan['kv_type']} keys and values",
+        f"  expected   {sizes['total']}, {fit.amount(float(str(found['available_bytes'])))} are "
+        f"free ({found['source']})",
+        f"  weights    {sizes['mapped']} mapped, {sizes['weights']} of the process's own",
+        f"  keys and values  {sizes['kv']}, work buffers {sizes['compute']}, "
+        f"the rest {sizes['overhead']}",
+    ]
+    if found["reason"]:
+        rows.append(f"  does not fit as configured: {found['reason']}")
+    return rows
+
+
+def _answer(runner: RunnerProcess) -> wire.Answer:
+    end = time.monotonic() + TIMEOUT_S
+    while (left := end - time.monotonic()) > 0:
+        runner.flush()
+        ready, _, _ = select.select([runner.fileno()], [], [], left)
+        events = runner.receive() if ready else []
+        if events is None:
+            break
+        for event in events:
+            if isinstance(event, wire.Failed):
+                raise job_errors.typed(event.code, event.message, event.hint, event.details)
+            if isinstance(event, wire.Answer):
+                return event
+    raise EngineFailed("cannot inspect the model: the runner does not answer")

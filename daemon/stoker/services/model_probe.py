@@ -1,0 +1,94 @@
+"""Trying a model that was just loaded: a few words and a score, judged by the caller's rule.
+
+Owned by the inference loop's thread. It speaks to one link and knows nothing of swaps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from stoker.events import runner as wire
+from stoker.events.models import Probe, ProbeReport
+from stoker.events.prompt import Sampling
+from stoker.services.runner_link import RunnerLink
+from stoker.services.runner_queries import OURSELVES, Answered
+from stoker.units import Bytes, Seconds
+
+JOB: Final = "probe"
+
+
+class ModelProbe:
+    """``verdict`` is None until it is known; then "" or what is wrong."""
+
+    def __init__(self, link: RunnerLink, probe: Probe, now: Seconds) -> None:
+        self._link, self._probe = link, probe
+        self._until_s = Seconds(now + probe.timeout_s)
+        self._text: list[str] = []
+        self._done: Mapping[str, object] | None = None
+        self._fault = ""
+        self._score = link.query(lambda key: wire.Score(key, probe.text), now, OURSELVES)
+        link.send(
+            wire.Generate(
+                JOB,
+                prompt=probe.prompt,
+                raw=True,
+                max_tokens=probe.max_tokens,
+                sampling=Sampling(temperature=0.0),
+            )
+        )
+
+    def hear(self, deltas: wire.Deltas) -> None:
+        for delta in deltas.items:
+            if delta.job != JOB:
+                continue
+            self._text += [part for part in (delta.r, delta.t) if part]
+            if delta.error is not None:
+                self._fault = str(delta.error.get("message", "")) or "it cannot answer"
+            if delta.done is not None:
+                self._done = delta.done
+
+    def verdict(self, now: Seconds) -> str | None:
+        fault = self._fault or _fault(self._score)
+        if fault:
+            return fault
+        if self._done is not None and self._score.done():
+            return self._probe.judge(self.report())
+        if now >= self._until_s:
+            return f"it did not answer a short question in {self._probe.timeout_s:.0f} s"
+        return None
+
+    def report(self) -> ProbeReport:
+        done = self._done or {}
+        usage, timings = _part(done, "usage"), _part(done, "timings")
+        process = self._link.process
+        return ProbeReport(
+            text="".join(self._text),
+            tokens=int(usage.get("completion_tokens", 0)),
+            first_token_ms=timings.get("first_token_ms", 0.0),
+            decode_tok_s=timings.get("decode_tok_s", 0.0),
+            nll_per_token=_nll(self._score),
+            memory_bytes=Bytes(process.memory_bytes() if process is not None else 0),
+        )
+
+
+def _fault(score: Answered) -> str:
+    return str(score.exception()) if score.done() and score.exception() is not None else ""
+
+
+def _nll(score: Answered) -> float:
+    if not score.done() or score.exception() is not None:
+        return math.nan
+    answer = score.result()
+    nll, tokens = answer.get("nll"), answer.get("tokens")
+    if not isinstance(nll, int | float) or not isinstance(tokens, int) or tokens < 1:
+        return math.nan
+    return nll / tokens
+
+
+def _part(done: Mapping[str, object], key: str) -> Mapping[str, float]:
+    """Numbers by name; what is none is left out: the runner is another process."""
+    found = done.get(key)
+    items = found.items() if isinstance(found, Mapping) else ()
+    return {str(name): float(value) for name, value in items if isinstance(value, int | float)}

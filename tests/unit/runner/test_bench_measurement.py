@@ -1,0 +1,49 @@
+"""A benchmark's verdicts: what counts as met, and that every key has a row of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from bench.inference import REGISTRY, row
+from bench.measurement import Measurement, Setting
+from bench.pairs import Pair
+
+
+def nothing(_setting: Setting) -> Iterator[Pair]:
+    return iter(())
+
+
+def made(target: float | None, *, higher: bool = True, difference: bool = False) -> Measurement:
+    return Measurement("k", "t", "u", "p", target, nothing, higher=higher, difference=difference)
+
+
+def test_every_measurement_has_a_key_of_its_own() -> None:
+    keys = [item.key for item in REGISTRY]
+    assert len(keys) == len(set(keys))
+    assert all(item.title and item.unit and item.peer for item in REGISTRY)
+
+
+@pytest.mark.parametrize(("ours", "met"), [(1.2, True), (1.1, True), (1.05, False)])
+def test_more_is_met_from_the_target_on(ours: float, met: bool) -> None:
+    found = row(made(1.1), [(ours, 1.0)] * 5)
+    assert (found["ratio"], found["target"], found["met"]) == (ours, 1.1, met)
+
+
+@pytest.mark.parametrize(("ours", "met"), [(1.4, True), (1.6, False)])
+def test_less_is_met_up_to_the_target(ours: float, met: bool) -> None:
+    assert row(made(1.5, higher=False), [(ours, 1.0)] * 5)["met"] is met
+
+
+def test_a_difference_is_no_ratio() -> None:
+    found = row(made(2.0, higher=False, difference=True), [(91.5, 90.0)] * 5)
+    assert (found["difference"], found["met"]) == (1.5, True)
+    assert "ratio" not in found
+
+
+def test_a_median_between_far_ends_of_noise_is_not_met() -> None:
+    assert row(made(1.0), [(0.5, 1.0), (1.2, 1.0), (3.0, 1.0)])["met"] is False
+
+
+def test_what_has_no_target_has_no_verdict() -> None:
+    assert not {"met", "target"} & row(made(None), [(1.0, 1.0)] * 3).keys()
