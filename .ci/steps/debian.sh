@@ -3,6 +3,7 @@
 
 # Package, and the reason a person reads before sudo asks for a password.
 readonly -a debian_wanted=(
+    "bsdiff           bspatch, which applies exported windows of deltas in the tests"
     "ca-certificates  package downloads over TLS"
     "cmake            builds llama.cpp"
     "dbus             the bus itself, and the private one of development and tests"

@@ -1,0 +1,112 @@
+"""stoker-ota bundle make and verify: the folder that devices read, and a device's judgement."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from stoker_ota.cli.authoring import read_catalog, read_manifest
+from stoker_ota.cli.console import Bar, Console, size
+from stoker_ota.cli.keyring import moment, read_trust
+from stoker_ota.core import bundle, documents, gate
+from stoker_ota.core.clock import Now
+from stoker_ota.core.floors import Floors
+from stoker_ota.core.manifest import MAX_MANIFEST_BYTES, Manifest
+from stoker_ota.drivers import folders
+from stoker_ota.errors import ChunkHash, InvalidRequest, MixAndMatch
+
+
+def make(args: Namespace, console: Console) -> None:
+    catalog = read_catalog(args.catalog)
+    made: dict[str, Manifest] = {}
+    for path in args.manifests:
+        found = read_manifest(folders.read(path, MAX_MANIFEST_BYTES * 2))
+        if found.deployment_id not in catalog.manifests:
+            raise MixAndMatch(f"cannot bundle {path}: the catalog does not list it")
+        made[found.deployment_id] = found
+        _copy(path, args.output / bundle.manifest_path(found.deployment_id))
+    wanted = bundle.blobs(made.values())
+    with console.bar() as bar:
+        for number, path in enumerate(args.blobs):
+            bar("blobs", number, len(args.blobs))
+            _, digest = folders.measure(path)
+            if digest not in wanted:
+                raise InvalidRequest(f"cannot bundle {path}: no manifest names it")
+            folders.link_or_copy(path, args.output / bundle.blob_path(digest))
+    for path in args.trust:
+        _copy(path, args.output / bundle.trust_path(read_trust(path).version))
+    _copy(args.catalog, args.output / bundle.CATALOG)
+    missing = [s for s in wanted if not (args.output / bundle.blob_path(s)).exists()]
+    facts = {"bundle": str(args.output), "manifests": sorted(made), "missing": missing}
+    if console.as_json:
+        console.json(facts)
+        return
+    console.line(f"{args.output}: {len(made)} manifest(s), {len(wanted) - len(missing)} blob(s)")
+    if missing:
+        console.note(f"{len(missing)} blob(s) are not in it; devices must find them elsewhere.")
+
+
+def verify(args: Namespace, console: Console) -> None:
+    """As a device does it that knows ``--trust`` and has accepted nothing yet."""
+    root: Path = args.bundle
+    now = Now(moment(args), trusted=True)
+    trust = gate.walk_trust(_newer_trust(root, read_trust(args.trust)), read_trust(args.trust))
+    data = folders.read(root / bundle.CATALOG, documents.MAX_CATALOG_BYTES * 2)
+    catalog = gate.accept_catalog(data, trust, Floors(), None, now).catalog
+    found = []
+    for name in sorted(catalog.manifests):
+        path = root / bundle.manifest_path(name)
+        if path.exists():
+            envelope = folders.read(path, MAX_MANIFEST_BYTES * 2)
+            found.append(gate.accept_manifest(name, envelope, trust, catalog, Floors(), now))
+    with console.bar() as bar:
+        checked = _check_blobs(root, found, bar)
+    facts = {
+        "trust": trust.version,
+        "catalog": catalog.version,
+        "manifests": {item.deployment_id: item.version for item in found},
+        "blobs": len(checked),
+        "bytes": sum(checked.values()),
+    }
+    if console.as_json:
+        console.json(facts)
+        return
+    console.table(
+        [
+            ("trust", f"version {trust.version}"),
+            ("catalog", f"version {catalog.version}"),
+            *((item.deployment_id, f"version {item.version}") for item in found),
+            ("blobs", f"{len(checked)}, {size(sum(checked.values()))}"),
+        ]
+    )
+
+
+def _newer_trust(root: Path, known: documents.Trust) -> list[bytes]:
+    steps = []
+    version = known.version + 1
+    while (path := root / bundle.trust_path(version)).exists():
+        steps.append(folders.read(path, documents.MAX_TRUST_BYTES * 2))
+        version += 1
+    return steps
+
+
+def _check_blobs(root: Path, manifests: list[Manifest], bar: Bar) -> dict[str, int]:
+    """Those that are there: their hashes and sizes. ChunkHash for the first that is wrong."""
+    wanted = bundle.blobs(manifests)
+    checked: dict[str, int] = {}
+    for number, (digest, length) in enumerate(wanted.items()):
+        bar("blobs", number, len(wanted))
+        path = root / bundle.blob_path(digest)
+        if not path.exists():
+            continue
+        measured = folders.measure(path)
+        if measured != (length, digest):
+            raise ChunkHash(f"cannot accept {path}: it has other bytes than its name says")
+        checked[digest] = length
+    return checked
+
+
+def _copy(path: Path, target: Path) -> None:
+    folders.replace(target, folders.read(path)) if target.exists() else folders.write_new(
+        target, folders.read(path)
+    )

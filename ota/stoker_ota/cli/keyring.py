@@ -1,0 +1,117 @@
+"""An operator's folder of keys: where they lie, and where their passphrase comes from.
+
+pki/keys/NAME.pem         PKCS #8, encrypted, mode 0600
+pki/certificates/NAME.pem the certificate and those above it
+pki/trust/N.json          every version of trust there was
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from stoker_ota.core import clock, documents, envelope
+from stoker_ota.core.documents import Trust
+from stoker_ota.drivers import folders
+from stoker_ota.errors import FileUnreadable, InvalidRequest
+from stoker_ota.services import authority
+from stoker_ota.services.authority import Holder
+
+VARIABLE: Final = "STOKER_OTA_PASSPHRASE"
+
+
+class Keyring:
+    """One folder; the passphrase is asked for once."""
+
+    def __init__(self, args: Namespace) -> None:
+        self.folder: Path = args.pki
+        self._file: Path | None = args.passphrase_file
+        self._passphrase = b""
+
+    def passphrase(self, *, new: bool = False) -> bytes:
+        """From the file, the environment or the terminal. InvalidRequest when there is none."""
+        if self._passphrase:
+            return self._passphrase
+        if self._file is not None:
+            text = folders.read(self._file, 4096).split(b"\n")[0].decode("utf-8", "replace")
+        elif VARIABLE in os.environ:
+            text = os.environ[VARIABLE]
+        elif sys.stdin.isatty():
+            text = getpass.getpass("Passphrase of the keys: ")
+            if new and getpass.getpass("Once more: ") != text:
+                raise InvalidRequest("cannot make keys: the two passphrases differ")
+        else:
+            raise InvalidRequest(
+                "cannot open the keys: there is no passphrase",
+                hint=f"use --passphrase-file or {VARIABLE}",
+            )
+        if len(text) < 8:
+            raise InvalidRequest("cannot use the passphrase: it has fewer than 8 characters")
+        self._passphrase = text.encode()
+        return self._passphrase
+
+    def add(self, holder: Holder) -> None:
+        """InvalidRequest when a holder of this name is there: keys are not overwritten."""
+        key = authority.key_pem(holder, self.passphrase(new=True))
+        folders.write_new(self._key(holder.name), key, 0o600)
+        folders.write_new(self._certificate(holder.name), authority.chain_pem(holder))
+
+    def put_aside(self, name: str) -> None:
+        """An old key makes room for a new one under the same name; it is kept."""
+        stamp = 1
+        while self._key(f"{name}.old-{stamp}").exists():
+            stamp += 1
+        for place in (self._key, self._certificate):
+            if place(name).exists():
+                place(name).rename(place(f"{name}.old-{stamp}"))
+
+    def holder(self, name: str) -> Holder:
+        key, chain = folders.read(self._key(name)), folders.read(self._certificate(name))
+        return authority.load(name, key, chain, self.passphrase())
+
+    def trust(self) -> Trust:
+        """The newest version. FileUnreadable when there is none."""
+        numbers = [int(p.stem) for p in (self.folder / "trust").glob("*.json") if p.stem.isdigit()]
+        if not numbers:
+            raise FileUnreadable(
+                f"cannot read {self.folder}/trust: there is no trust document",
+                hint="make one with 'stoker-ota init-pki'",
+            )
+        return read_trust(self.folder / "trust" / f"{max(numbers)}.json")
+
+    def save_trust(self, trust: Trust, signers: tuple[Holder, ...]) -> Path:
+        path = self.folder / "trust" / f"{trust.version}.json"
+        payload = documents.trust_payload(trust)
+        folders.write_new(path, authority.sign(documents.TRUST_TYPE, payload, signers))
+        return path
+
+    def _key(self, name: str) -> Path:
+        return self.folder / "keys" / f"{name}.pem"
+
+    def _certificate(self, name: str) -> Path:
+        return self.folder / "certificates" / f"{name}.pem"
+
+
+def read_trust(path: Path) -> Trust:
+    """A trust document taken as it is: an operator's own file, or what a device was born with."""
+    data = folders.read(path, documents.MAX_TRUST_BYTES * 2)
+    found = envelope.parse(data, max_bytes=documents.MAX_TRUST_BYTES * 2)
+    return documents.parse_trust(found.payload)
+
+
+def moment(args: Namespace) -> datetime:
+    """``--now`` or the clock, in whole seconds."""
+    if args.now:
+        return clock.parse(args.now, "--now")
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())

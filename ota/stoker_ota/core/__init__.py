@@ -1,0 +1,1 @@
+"""Pure decisions and codecs: bytes and values in, values out; no files, clock or random."""

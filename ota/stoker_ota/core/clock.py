@@ -1,0 +1,46 @@
+"""What time it is for a decision: a clock that may be wrong, held by a floor.
+
+Effective now = max(clock, package build time, newest verified ``issued_at``, persisted
+floor). The clock is never set. A board without a battery starts in 1970; that must not
+stop an update, and a clock far in the future must not strand a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from stoker_ota.errors import BadDocument
+
+FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """``moment`` is effective (UTC); ``trusted`` says that the system's clock may be believed."""
+
+    moment: datetime
+    trusted: bool
+
+
+def effective(clock: datetime, *, synchronised: bool, floors: tuple[datetime, ...]) -> Now:
+    """``synchronised``: what the system says of its clock. One behind a floor is not believed."""
+    floor = max((EARLIEST, *floors))
+    return Now(max(clock, floor), synchronised and clock >= floor)
+
+
+def parse(text: str, what: str) -> datetime:
+    """RFC 3339 in UTC with whole seconds, the one form that documents use. Raises BadDocument."""
+    try:
+        moment = datetime.strptime(text, FORMAT).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise BadDocument(f"cannot read {what}: {text[:40]!r} is no UTC time") from error
+    if write(moment) != text:  # strptime takes one digit where two belong
+        raise BadDocument(f"cannot read {what}: {text[:40]!r} is no UTC time")
+    return moment
+
+
+def write(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime(FORMAT)

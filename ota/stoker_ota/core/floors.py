@@ -1,0 +1,103 @@
+"""What this device has accepted before, so that it never goes back: versions, counters, time.
+
+Kept twice with a checksum (``floor.json`` and its twin); of two readable copies the
+higher value of each key holds, so that a cut between two writes loses nothing. Counters
+are raised only after a commit; versions of documents when they are accepted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from stoker_ota.core import clock, strict_json
+from stoker_ota.errors import BadDocument, OtaError, Rollback
+from stoker_ota.getters import Table
+
+MAX_FLOOR_BYTES: Final = 256 << 10
+_MAX: Final = (1 << 53) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    documents: Mapping[str, int] = field(default_factory=dict)  # "trust", "manifest:chat" → version
+    counters: Mapping[str, int] = field(default_factory=dict)  # artifact name → release counter
+    time: datetime = clock.EARLIEST  # newest verified issued_at or persisted clock
+
+    def document(self, name: str) -> int:
+        """0 = none was accepted yet."""
+        return self.documents.get(name, 0)
+
+    def accepted(self, name: str, version: int, issued: datetime) -> Floors:
+        raised = {**self.documents, name: max(version, self.document(name))}
+        return replace(self, documents=raised, time=max(self.time, issued))
+
+    def committed(self, counters: Mapping[str, int]) -> Floors:
+        """After a commit, never at download: an update that failed raises nothing."""
+        return replace(self, counters=_higher(self.counters, counters))
+
+    def check_counter(self, name: str, counter: int) -> None:
+        floor = self.counters.get(name, 0)
+        if counter < floor:
+            raise Rollback(
+                f"cannot install {name}: its release counter {counter} is below {floor}",
+                hint="to go back to older content, publish it anew with the same counter",
+                details={"counter": counter, "floor": floor},
+            )
+
+    def without_catalog(self) -> Floors:
+        """After a new trust document changed the catalog's keys: a thief's fast-forward
+        must not lock the device out (TUF 5.3.11).
+        """
+        kept = {k: v for k, v in self.documents.items() if k == "trust"}
+        return replace(self, documents=kept)
+
+
+def merge(left: Floors, right: Floors) -> Floors:
+    return Floors(
+        _higher(left.documents, right.documents),
+        _higher(left.counters, right.counters),
+        max(left.time, right.time),
+    )
+
+
+def encode(floors: Floors) -> bytes:
+    body = {
+        "documents": dict(floors.documents),
+        "counters": dict(floors.counters),
+        "time": clock.write(floors.time),
+    }
+    return strict_json.dumps({"floors": body, "sha256": _checksum(body)})
+
+
+def decode(data: bytes) -> Floors:
+    """Raises BadDocument when a copy is damaged: then its twin holds."""
+    table = Table(strict_json.loads(data, max_bytes=MAX_FLOOR_BYTES, what="floors"), _fail)
+    body = table.raw("floors")
+    if table.text("sha256") != _checksum(body):
+        raise BadDocument("cannot read floors: the checksum does not fit")
+    table.finish()
+    inner = Table(body, _fail, "floors")
+    documents, counters = inner.table("documents"), inner.table("counters")
+    out = Floors(
+        {key: documents.whole(key, low=0, high=_MAX) for key in documents.keys()},  # noqa: SIM118
+        {key: counters.whole(key, low=0, high=_MAX) for key in counters.keys()},  # noqa: SIM118
+        clock.parse(inner.text("time"), "floors: time"),
+    )
+    inner.finish()
+    return out
+
+
+def _checksum(body: object) -> str:
+    return hashlib.sha256(strict_json.dumps(body)).hexdigest()
+
+
+def _higher(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {key: max(left.get(key, 0), right.get(key, 0)) for key in {**left, **right}}
+
+
+def _fail(path: str, reason: str) -> OtaError:
+    return BadDocument(f"cannot read floors: {path}: {reason}", details={"path": path})

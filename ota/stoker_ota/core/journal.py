@@ -1,0 +1,75 @@
+"""The journal's bytes: the machine's state as JSON with a checksum, strictly read back."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from stoker_ota.core import documents, strict_json
+from stoker_ota.errors import BadDocument, OtaError
+from stoker_ota.getters import Table
+from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
+
+MAX_JOURNAL_BYTES: Final = 64 << 10
+_NUMBERS: Final = ("generation", "previous", "attempts", "moves", "delta_failures")
+_FLAGS: Final = ("whole", "healthy")
+_TEXTS: Final = ("code", "reason")
+
+
+def encode(journal: Journal) -> bytes:
+    offer = journal.offer
+    body: dict[str, object] = {
+        "phase": journal.phase.value,
+        "failed": list(journal.failed),
+        **{key: getattr(journal, key) for key in (*_NUMBERS, *_FLAGS, *_TEXTS)},
+    }
+    if offer is not None:
+        body["offer"] = {
+            "deployment": offer.deployment, "version": offer.version, "manifest": offer.manifest,
+            "allow_full": offer.allow_full, "confirm": offer.confirm, "forced": offer.forced,
+        }  # fmt: skip
+    return strict_json.dumps({"journal": body, "sha256": _checksum(body)})
+
+
+def decode(data: bytes) -> Journal:
+    """Raises BadDocument when it is damaged: then the tree on disk is asked instead."""
+    table = Table(strict_json.loads(data, max_bytes=MAX_JOURNAL_BYTES, what="journal"), _fail)
+    body = table.raw("journal")
+    if table.text("sha256") != _checksum(body):
+        raise BadDocument("cannot read journal: the checksum does not fit")
+    table.finish()
+    inner = Table(body, _fail)
+    values: dict[str, Any] = {
+        **{key: inner.whole(key, low=0, high=1 << 53) for key in _NUMBERS},
+        **{key: inner.flag(key) for key in _FLAGS},
+        **{key: inner.text(key, max_bytes=4096) for key in _TEXTS},
+    }
+    journal = Journal(
+        phase=Phase(inner.choice("phase", [phase.value for phase in Phase])),
+        offer=_offer(inner.table("offer")) if inner.has("offer") else None,
+        failed=inner.texts("failed", max_items=MAX_REMEMBERED),
+        **values,
+    )
+    inner.finish()
+    return journal
+
+
+def _offer(table: Table) -> Offer:
+    offer = Offer(
+        deployment=documents.name(table, "deployment"),
+        version=table.whole("version", low=1, high=documents.MAX_VERSION),
+        manifest=documents.sha256(table, "manifest"),
+        allow_full=table.flag("allow_full"),
+        confirm=table.flag("confirm"),
+        forced=table.flag("forced"),
+    )
+    table.finish()
+    return offer
+
+
+def _checksum(body: object) -> str:
+    return hashlib.sha256(strict_json.dumps(body)).hexdigest()
+
+
+def _fail(path: str, reason: str) -> OtaError:
+    return BadDocument(f"cannot read journal: {path}: {reason}", details={"path": path})

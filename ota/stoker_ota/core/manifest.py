@@ -1,0 +1,288 @@
+"""The manifest: one deployment set of model, adapters, runtime and policy that belong together.
+
+A value and its strict parser; whether it fits this device is ``targeting``, whether it
+may be accepted is ``gate``. Sizes are bytes, times are UTC, durations seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from stoker_ota.core import documents, envelope
+from stoker_ota.errors import BadDocument
+from stoker_ota.getters import Table
+
+MANIFEST_TYPE: Final = "application/vnd.stoker.manifest.v1+json"
+MAX_MANIFEST_BYTES: Final = 256 << 10
+MAX_ARTIFACTS: Final = 32
+MAX_SOURCES: Final = 16
+MAX_PROBES: Final = 32
+MAX_WORDS: Final = 64
+MAX_BYTES: Final = 1 << 40
+KINDS: Final = ("model", "adapter", "runtime", "policy")
+_DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an artifact's whole bytes or a delta may be fetched; ``uri`` as in ota.md."""
+
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Makes the artifact out of a file with the hash ``from_sha256``."""
+
+    from_sha256: str
+    size: int
+    sha256: str
+    index_sha256: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    kind: str  # model | adapter | runtime | policy
+    name: str
+    version: str
+    release_counter: int
+    size: int
+    sha256: str
+    base_sha256: str = ""  # of an adapter: the model it was made for
+    full: tuple[Source, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Empty = any. ``labels`` must all be the device's."""
+
+    boards: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
+    libc: tuple[str, ...] = ()
+    python_abi: tuple[str, ...] = ()
+    min_ram_mib: int = 0
+    min_free_bytes: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Who takes part when: see ``targeting.drawn``."""
+
+    start: datetime | None = None
+    duration_s: int = 0
+    salt: str = ""
+    max_fraction: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Local hours [from, to) in which to activate; equal = always. A deadline ends the wait."""
+
+    from_hour: int = 0
+    to_hour: int = 0
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A text whose negative log-likelihood in nats a token must lie within bounds."""
+
+    text: str
+    min_nats: float
+    max_nats: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    startup_s: int = 120
+    probes: tuple[Probe, ...] = ()
+    min_tok_s: float = 0.0
+    max_temp_c: float = 0.0  # 0 = the wall
+    soak_s: int = 0
+    confirm: str = "auto"  # auto | dbus
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    deployment_id: str
+    version: int
+    issued_at: datetime
+    expires: datetime
+    min_agent_version: str
+    targets: Targets
+    rollout: Rollout
+    window: Window
+    health: Health
+    allow_metered: bool
+    max_rate: int  # bytes a second; 0 = no limit
+    allow_full: bool  # whether the whole artifact may be fetched when a delta fails
+    depends: Mapping[str, str]  # name → least version of what must be installed already
+    artifacts: tuple[Artifact, ...]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {item.name: item.release_counter for item in self.artifacts}
+
+
+def parse_manifest(payload: bytes) -> Manifest:
+    """Raises BadDocument, TooLarge."""
+    table = documents.open_payload(payload, "manifest", MAX_MANIFEST_BYTES)
+    network = table.table("network")
+    issued, expires = documents.moment(table, "issued_at"), documents.moment(table, "expires")
+    if expires <= issued:
+        table.refuse("expires", "is not after issued_at")
+    manifest = Manifest(
+        deployment_id=documents.name(table, "deployment_id"),
+        version=table.whole("version", low=1, high=documents.MAX_VERSION),
+        issued_at=issued,
+        expires=expires,
+        min_agent_version=table.text("min_agent_version", "0", max_bytes=32),
+        targets=_targets(table.table("targets")),
+        rollout=_rollout(table.table("rollout")),
+        window=_window(table.table("window")),
+        health=_health(table.table("health")),
+        allow_metered=network.flag("allow_metered", False),
+        max_rate=network.whole("max_rate", 0, low=0, high=1 << 40),
+        allow_full=network.flag("allow_full", True),
+        depends=_words(table.table("depends")),
+        artifacts=tuple(
+            _artifact(item) for item in table.tables("artifacts", max_items=MAX_ARTIFACTS)
+        ),
+    )
+    network.finish()
+    _check_set(table, manifest)
+    table.finish()
+    return manifest
+
+
+def of_envelope(data: bytes, sha256: str) -> Manifest:
+    """The manifest of an envelope that the gate accepted and whose hash it wrote down.
+
+    Raises BadDocument when these are other bytes.
+    """
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise BadDocument("cannot read manifest: these are not the bytes that were verified")
+    return parse_manifest(envelope.parse(data, max_bytes=len(data)).payload)
+
+
+def _check_set(table: Table, manifest: Manifest) -> None:
+    if not manifest.artifacts:
+        table.refuse("artifacts", "is empty")
+    names = [item.name for item in manifest.artifacts]
+    if len(set(names)) != len(names):
+        table.refuse("artifacts", "two artifacts have one name")
+    for kind in ("model", "runtime"):
+        if sum(item.kind == kind for item in manifest.artifacts) > 1:
+            table.refuse("artifacts", f"a set has at most one {kind}")
+
+
+def _artifact(table: Table) -> Artifact:
+    item = Artifact(
+        kind=table.choice("kind", KINDS),
+        name=documents.name(table, "name"),
+        version=table.text("version", max_bytes=64),
+        release_counter=table.whole("release_counter", low=0, high=documents.MAX_VERSION),
+        size=table.whole("size", low=0, high=MAX_BYTES),
+        sha256=documents.sha256(table, "sha256"),
+        base_sha256=documents.sha256(table, "base_sha256") if table.has("base_sha256") else "",
+        full=_sources(table, "full"),
+        deltas=tuple(_delta(entry) for entry in table.tables("deltas", max_items=MAX_SOURCES)),
+    )
+    if item.kind == "adapter" and not item.base_sha256:
+        table.refuse("base_sha256", "an adapter must name the model it was made for")
+    if not item.full and not item.deltas:
+        table.refuse("full", "the artifact has no source")
+    table.finish()
+    return item
+
+
+def _delta(table: Table) -> Delta:
+    delta = Delta(
+        from_sha256=documents.sha256(table, "from_sha256"),
+        size=table.whole("size", low=1, high=MAX_BYTES),
+        sha256=documents.sha256(table, "sha256"),
+        index_sha256=documents.sha256(table, "index_sha256"),
+        sources=_sources(table, "sources"),
+    )
+    if not delta.sources:
+        table.refuse("sources", "is empty")
+    table.finish()
+    return delta
+
+
+def _sources(table: Table, key: str) -> tuple[Source, ...]:
+    texts = table.texts(key, (), max_items=MAX_SOURCES)
+    for index, text in enumerate(texts):
+        if not text.startswith(("file:", "https:", "mqtt:")) or len(text) > 2048:
+            table.refuse(f"{key}[{index}]", "is no file:, https: or mqtt: address")
+    return tuple(Source(text) for text in texts)
+
+
+def _targets(table: Table) -> Targets:
+    lists = {key: table.texts(key, ()) for key in ("boards", "arch", "os", "libc", "python_abi")}
+    targets = Targets(
+        **lists,
+        min_ram_mib=table.whole("min_ram_mib", 0, low=0, high=1 << 24),
+        min_free_bytes=table.whole("min_free_bytes", 0, low=0, high=MAX_BYTES),
+        labels=_words(table.table("labels")),
+    )
+    table.finish()
+    return targets
+
+
+def _rollout(table: Table) -> Rollout:
+    rollout = Rollout(
+        start=documents.moment(table, "start") if table.has("start") else None,
+        duration_s=table.whole("duration_s", 0, low=0, high=366 * _DAY_S),
+        salt=table.text("salt", "", max_bytes=64),
+        max_fraction=table.number("max_fraction", 1.0, low=0.0, high=1.0),
+    )
+    table.finish()
+    return rollout
+
+
+def _window(table: Table) -> Window:
+    window = Window(
+        from_hour=table.whole("from_hour", 0, low=0, high=23),
+        to_hour=table.whole("to_hour", 0, low=0, high=24),
+        deadline=documents.moment(table, "deadline") if table.has("deadline") else None,
+    )
+    table.finish()
+    return window
+
+
+def _health(table: Table) -> Health:
+    probes = []
+    for item in table.tables("probes", max_items=MAX_PROBES):
+        probe = Probe(
+            text=item.text("text", max_bytes=16 << 10),
+            min_nats=item.number("min_nats", 0.0, low=0.0, high=100.0),
+            max_nats=item.number("max_nats", low=0.0, high=100.0),
+        )
+        item.finish()
+        probes.append(probe)
+    health = Health(
+        startup_s=table.whole("startup_s", 120, low=1, high=3600),
+        probes=tuple(probes),
+        min_tok_s=table.number("min_tok_s", 0.0, low=0.0, high=1e6),
+        max_temp_c=table.number("max_temp_c", 0.0, low=0.0, high=150.0),
+        soak_s=table.whole("soak_s", 0, low=0, high=_DAY_S),
+        confirm=table.choice("confirm", ("auto", "dbus"), "auto"),
+    )
+    table.finish()
+    return health
+
+
+def _words(table: Table) -> dict[str, str]:
+    words = {key: table.text(key, max_bytes=128) for key in table.keys()}  # noqa: SIM118
+    if len(words) > MAX_WORDS:
+        table.refuse("", "has too many entries")
+    return words

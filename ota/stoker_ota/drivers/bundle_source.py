@@ -1,0 +1,78 @@
+"""Fetches from a bundle in a folder: a USB stick, or anything that is mounted.
+
+``file:blobs/SHA256`` is relative to the bundle; nothing outside of it is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from stoker_ota.drivers.files import SourceFile
+from stoker_ota.errors import Cancelled, FileUnreadable, NoSpace, StorageFailed, Unavailable
+from stoker_ota.ports.files import Progress
+
+SCHEME: Final = "file:"
+SYNC_BYTES: Final = 32 << 20
+_CHUNK: Final = 1 << 20
+_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
+
+
+class BundleSource:
+    """``bundle`` is read, ``root`` is the store's folder that parts are written to."""
+
+    def __init__(
+        self, bundle: Path, root: Path, *, cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._bundle, self._root, self._cancelled = bundle, root, cancelled
+
+    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
+        """See ``ports.updates.Sources``."""
+        found = next((path for uri in uris if (path := self._path(uri)) is not None), None)
+        if found is None:
+            raise Unavailable(f"cannot fetch {uris[0] if uris else 'it'}: the bundle has it not")
+        try:
+            with SourceFile(found) as source:
+                append(source, self._root / part, size, progress, self._cancelled)
+        except FileUnreadable as error:
+            raise Unavailable(error.message) from error
+
+    def _path(self, uri: str) -> Path | None:
+        if not uri.startswith(SCHEME):
+            return None
+        name = Path(uri.removeprefix(SCHEME))
+        if name.is_absolute() or ".." in name.parts:
+            return None
+        path = self._bundle / name
+        return path if path.is_file() else None
+
+
+def append(
+    source: SourceFile, part: Path, size: int, progress: Progress, cancelled: Callable[[], bool]
+) -> None:
+    """From where ``part`` ends up to ``size``, synced now and then and at the end."""
+    try:
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            done = os.fstat(fd).st_size
+            unsynced = 0
+            while done < min(size, source.size):
+                if cancelled():
+                    raise Cancelled("cannot go on fetching: it was cancelled")
+                data = source.read_at(done, min(_CHUNK, min(size, source.size) - done))
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                done, unsynced = done + len(data), unsynced + len(data)
+                if unsynced >= SYNC_BYTES:
+                    os.fdatasync(fd)
+                    unsynced = 0
+                progress("fetch", done, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        message = f"cannot write {part}: {error.strerror}"
+        raise (NoSpace if error.errno in _FULL else StorageFailed)(message) from error

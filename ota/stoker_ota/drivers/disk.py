@@ -1,0 +1,151 @@
+"""The store's disk: real files, every write synced and every sync checked.
+
+An error of a sync means that what was written since the last one is gone (the kernel
+may mark dirty pages clean after EIO): nothing is ever retried on the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from stoker_ota.errors import FileUnreadable, NoSpace, StorageFailed
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CHUNK: Final = 1 << 20
+
+
+class RealDisk:
+    """See ``ports.disk.Disk``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        try:
+            fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileUnreadable(f"cannot read {path}: it is no regular file")
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                data = file.read(max_bytes + 1)
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+        finally:
+            os.close(fd)
+        if len(data) > max_bytes:
+            raise FileUnreadable(f"cannot read {path}: it has more than {max_bytes} bytes")
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        self._put(path, data, os.O_TRUNC)
+
+    def append(self, path: str, data: bytes) -> None:
+        self._put(path, data, os.O_APPEND)
+
+    def rename(self, old: str, new: str) -> None:
+        with _typed("rename", old):
+            (self.root / old).replace(self.root / new)
+
+    def symlink(self, target: str, path: str) -> None:
+        with _typed("link", path):
+            (self.root / path).symlink_to(target)
+
+    def readlink(self, path: str) -> str | None:
+        try:
+            return os.readlink(self.root / path)  # noqa: PTH115 (the text, not a path)
+        except OSError:
+            return None
+
+    def make_folder(self, path: str) -> None:
+        with _typed("make folder", path):
+            (self.root / path).mkdir(parents=True, exist_ok=True)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(self.root / folder)))  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise FileUnreadable(f"cannot list {folder}: {error.strerror}") from error
+
+    def remove(self, path: str) -> None:
+        target = self.root / path
+        with _typed("remove", path):
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink(missing_ok=True)
+
+    def sync_folder(self, path: str) -> None:
+        with _typed("sync folder", path):
+            fd = os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def size(self, path: str) -> int | None:
+        try:
+            facts = (self.root / path).lstat()
+        except OSError:
+            return None
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        try:
+            with (self.root / path).open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+        return digest.hexdigest()
+
+    def seal(self, path: str) -> None:
+        with _typed("seal", path):
+            fd = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fchmod(fd, 0o444)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def free_bytes(self) -> int:
+        facts = os.statvfs(self.root)
+        return facts.f_bavail * facts.f_frsize
+
+    def _put(self, path: str, data: bytes, how: int) -> None:
+        with _typed("write", path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how
+            fd = os.open(self.root / path, flags, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def _typed(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot {verb} {path}: {error.strerror}"
+        if error.errno in _FULL:
+            raise NoSpace(message, hint="make room; the update waits") from error
+        raise StorageFailed(message) from error

@@ -1,0 +1,100 @@
+"""An operator's folders on the build host: keys, documents, bundles. Nothing is overwritten.
+
+Keys are written with mode 0600 before their first byte; documents appear whole or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from stoker_ota.errors import FileUnreadable, InvalidRequest, NoSpace, StorageFailed
+
+_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
+_CHUNK: Final = 1 << 20
+MAX_READ_BYTES: Final = 8 << 20
+
+
+def read(path: Path, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """A regular file's bytes. FileUnreadable, also when it is longer."""
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileUnreadable(f"cannot read {path}: it is no regular file")
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > max_bytes:
+        raise FileUnreadable(f"cannot read {path}: it has more than {max_bytes} bytes")
+    return data
+
+
+def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """InvalidRequest when it exists: a key or a published document is never lost."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError as error:
+        raise InvalidRequest(f"cannot write {path}: it exists already") from error
+    except OSError as error:
+        raise _failed(path, error) from error
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise _failed(path, error) from error
+
+
+def replace(path: Path, data: bytes) -> None:
+    """The old bytes or the new ones."""
+    making = path.with_name(f".{path.name}.new")
+    making.unlink(missing_ok=True)
+    write_new(making, data)
+    try:
+        making.replace(path)
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def measure(path: Path) -> tuple[int, str]:
+    """Bytes and hex SHA-256 of a file. FileUnreadable."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+    except OSError as error:
+        raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+    return size, digest.hexdigest()
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Into a bundle, without a second copy on the disk where that is possible."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    making = target.with_name(f".{target.name}.new")
+    making.unlink(missing_ok=True)
+    try:
+        try:
+            os.link(source.resolve(), making)
+        except OSError:  # another file system
+            with source.open("rb") as old, making.open("wb") as new:
+                while chunk := old.read(_CHUNK):
+                    new.write(chunk)
+        making.replace(target)
+    except OSError as error:
+        making.unlink(missing_ok=True)
+        raise _failed(target, error) from error
+
+
+def _failed(path: Path, error: OSError) -> NoSpace | StorageFailed:
+    message = f"cannot write {path}: {error.strerror}"
+    return NoSpace(message) if error.errno in _FULL else StorageFailed(message)

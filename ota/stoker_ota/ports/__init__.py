@@ -1,0 +1,1 @@
+"""Protocols of what the outside must give."""

@@ -1,0 +1,61 @@
+"""What the update engine needs from outside: sources, health, the device, its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from stoker_ota.core.clock import Now
+from stoker_ota.core.manifest import Manifest
+from stoker_ota.core.targeting import Device
+from stoker_ota.ports.files import Progress
+from stoker_ota.values.deployment import Member
+
+
+class Sources(Protocol):
+    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
+        """The bytes of one of ``uris`` into the store's file ``part``, going on where it ends.
+
+        Unavailable (try again later), NoSpace, StorageFailed, Cancelled. What arrived is
+        not judged here: the engine hashes it.
+        """
+        ...
+
+
+class Patcher(Protocol):
+    def apply(
+        self, delta: str, index_sha256: str, source: str, part: str, progress: Progress
+    ) -> None:
+        """Makes ``part`` of ``source`` by ``delta``; goes on at the window where it stopped.
+
+        BadDelta, ChunkHash, ResultHash, SourceMismatch, NoSpace, StorageFailed, NoMemory.
+        """
+        ...
+
+
+class Health(Protocol):
+    """The agent's side: the runtime that uses a set."""
+
+    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+        """Use this set from now on (0 = the package's own). Raises Unhealthy."""
+        ...
+
+    def test(self, manifest: Manifest, members: tuple[Member, ...]) -> None:
+        """Load, probe, soak. Raises Unhealthy with the reason."""
+        ...
+
+
+class Surroundings(Protocol):
+    def now(self) -> Now: ...
+
+    def local_hour(self) -> int: ...
+
+    def device(self) -> Device: ...
+
+    def inhibited(self) -> str:
+        """Who asked to wait and why; "" = nobody."""
+        ...
+
+    def package_files(self) -> Mapping[str, str]:
+        """Read-only files of the package that deltas may start from: hash → path."""
+        ...

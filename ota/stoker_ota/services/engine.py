@@ -1,0 +1,315 @@
+"""Carries out what the machine decides: fetch, apply, verify, stage, activate, test, commit.
+
+One thread. The journal is on the disk before each action begins; every action may be
+begun again. Everything from outside is a port, every error becomes an event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stoker_ota.core import machine, manifest, routes, targeting
+from stoker_ota.core.manifest import Manifest
+from stoker_ota.core.routes import Route
+from stoker_ota.errors import (
+    BadDelta,
+    BadDocument,
+    Cancelled,
+    ChunkHash,
+    FileUnreadable,
+    NoSpace,
+    OtaError,
+    ResultHash,
+    StorageFailed,
+    Unavailable,
+    Unhealthy,
+)
+from stoker_ota.ports.disk import Disk
+from stoker_ota.ports.files import Progress, no_progress
+from stoker_ota.ports.updates import Health, Patcher, Sources, Surroundings
+from stoker_ota.services.store import Store
+from stoker_ota.values.deployment import Journal, Member, Offer, Phase
+from stoker_ota.values.moves import Do, Event, What
+
+_EVENTS: dict[type[OtaError], What] = {
+    NoSpace: What.NO_SPACE,
+    Unavailable: What.RETRY,
+    BadDelta: What.BROKEN,
+    ChunkHash: What.BROKEN,
+    ResultHash: What.BROKEN,
+    Unhealthy: What.UNHEALTHY,
+    Cancelled: What.CANCELLED,
+    StorageFailed: What.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    disk: Disk
+    sources: Sources
+    patcher: Patcher
+    health: Health
+    around: Surroundings
+
+
+class Engine:
+    """``report`` hears each new journal; ``progress`` how far a phase is, in bytes."""
+
+    def __init__(
+        self,
+        store: Store,
+        ports: Ports,
+        *,
+        report: Callable[[Journal], None] = lambda _journal: None,
+        progress: Progress = no_progress,
+    ) -> None:
+        self._store, self._ports = store, ports
+        self._report, self._progress = report, progress
+        self._todo: deque[Do] = deque()
+        self.journal = store.journal()
+        self.waiting = False  # for time, room or a confirmation
+
+    def start(self) -> None:
+        """After every start: goes on where the last process stopped."""
+        self.take(Event(What.RESTARTED, generation=self._store.current()))
+
+    def offer(self, document: bytes, offer: Offer) -> None:
+        """A manifest that the gate accepted; ``document`` are its signed bytes."""
+        self._store.save_document(f"offer-{offer.deployment}", document)
+        self.take(Event(What.OFFERED, offer))
+
+    def take(self, event: Event) -> None:
+        """Moves the machine; the journal is on the disk when this returns."""
+        before = self.journal
+        after, todo = machine.step(before, event)
+        if after != before:
+            self._store.save_journal(after)
+            self.journal = after
+            self._report(after)
+        self._todo.extend(todo)
+        self.waiting = False
+
+    def run(self) -> None:
+        """Until nothing is left to do now."""
+        while self._todo and not self.waiting:
+            event = self._carry_out(self._todo.popleft())
+            if event is not None:
+                self.take(event)
+
+    def go_on(self) -> None:
+        """The time of a wait is over: repeats what the phase does."""
+        again = machine.REPEATS.get(self.journal.phase)
+        if self.waiting and again is not None:
+            self.waiting = False
+            self._todo.appendleft(again)
+            self.run()
+
+    def _carry_out(self, do: Do) -> Event | None:
+        try:
+            return _ACTIONS[do](self)
+        except OtaError as error:
+            what = next((w for kind, w in _EVENTS.items() if isinstance(error, kind)), What.ERROR)
+            if (self.journal.phase, what) not in machine.TABLE:
+                what = What.ERROR  # every phase that works has a row for it
+            return Event(what, code=error.code, reason=error.message)
+
+    def _evaluate(self) -> Event:
+        found = self._manifest()
+        around = self._ports.around
+        targeting.check(found, around.device())
+        reason = around.inhibited()
+        forced = self.journal.offer is not None and self.journal.offer.forced
+        if not reason and not forced:
+            reason = (
+                targeting.outside_window(found, around.now(), around.local_hour())
+                if self.journal.phase is Phase.STAGED
+                else targeting.not_drawn(found, around.device(), around.now())
+            )
+        if reason:
+            return Event(What.NOT_YET, code="waiting", reason=reason)
+        return Event(What.ALLOWED)
+
+    def _preflight(self) -> Event:
+        chosen = self._routes()
+        free, need = self._ports.disk.free_bytes(), routes.needed_bytes(chosen)
+        least = self._manifest().targets.min_free_bytes
+        if free < max(need, least):
+            raise NoSpace(
+                f"cannot install: {max(need, least)} bytes are needed, {free} are free",
+                details={"needed": max(need, least), "free": free},
+            )
+        return Event(What.DONE)
+
+    def _fetch(self) -> Event:
+        folder = self._staging()
+        for route in self._routes():
+            if not route.fetch:
+                continue
+            if route.delta is not None:
+                wanted, size, uris = route.delta.sha256, route.delta.size, route.delta.sources
+                part = f"{folder}/{wanted}.delta"
+            else:
+                wanted, size, uris = route.artifact.sha256, route.artifact.size, route.artifact.full
+                part = f"{folder}/{wanted}.part"
+            disk = self._ports.disk
+            begun = disk.size(part)
+            if begun == size and disk.sha256(part) == wanted:
+                continue
+            if begun is not None and begun >= size:  # another attempt's: it cannot go on from there
+                disk.remove(part)
+            self._ports.sources.fetch(tuple(s.uri for s in uris), part, size, self._progress)
+            if disk.size(part) != size or disk.sha256(part) != wanted:
+                disk.remove(part)
+                raise ChunkHash(f"cannot use what was fetched for {route.artifact.name}: its hash")
+        self._ports.disk.sync_folder(folder)  # a name that no cut takes away again
+        return Event(What.DONE)
+
+    def _apply(self) -> Event:
+        folder = self._staging()
+        for route in self._routes():
+            if route.delta is None:
+                continue
+            part = f"{folder}/{route.artifact.sha256}.part"
+            delta = f"{folder}/{route.delta.sha256}.delta"
+            source = self._source(route.delta.from_sha256)
+            self._ports.patcher.apply(delta, route.delta.index_sha256, source, part, self._progress)
+        self._ports.disk.sync_folder(folder)
+        return Event(What.DONE)
+
+    def _verify(self) -> Event:
+        """Every result is hashed as it stands on the disk; then the set is made, not active."""
+        folder = self._staging()
+        package = self._ports.around.package_files()
+        members = []
+        for route in self._routes():
+            item = route.artifact
+            if route.fetch and not self._store.has(item.sha256):
+                part = f"{folder}/{item.sha256}.part"
+                if self._ports.disk.size(part) is None:
+                    raise ResultHash(f"cannot keep {item.name}: what was made of it is gone")
+                self._store.adopt(part, item.sha256)
+            where = package.get(item.sha256, "") if not self._store.has(item.sha256) else ""
+            members.append(Member(item.kind, item.name, item.version, item.sha256, where))
+        offer = self.journal.offer
+        document = self._document(offer.deployment if offer else "")
+        number = self._store.make_generation(document, members)
+        return Event(What.DONE, generation=number, previous=self._store.current())
+
+    def _activate(self) -> Event:
+        number = self.journal.generation
+        self._store.activate(number, previous=self.journal.previous)
+        self._ports.health.switch(number, self._store.members(number))
+        return Event(What.DONE)
+
+    def _test(self) -> Event:
+        members = self._store.members(self.journal.generation)
+        self._ports.health.test(self._manifest(), members)
+        return Event(What.HEALTHY)
+
+    def _commit(self) -> Event:
+        """Floors rise only here: an update that failed leaves no trace in them."""
+        found, offer = self._manifest(), self.journal.offer
+        floors = self._store.floors().committed(found.counters)
+        if offer is not None:
+            name = f"manifest:{offer.deployment}"
+            floors = floors.accepted(name, offer.version, found.issued_at)
+        self._store.save_floors(floors)
+        self._record("committed")
+        return Event(What.DONE)
+
+    def _roll_back(self) -> Event:
+        """Only to what was committed before; and it is shown that it works."""
+        target = self.journal.previous
+        members: tuple[Member, ...] = ()
+        if target:
+            try:
+                members = self._store.members(target)
+            except (BadDocument, FileUnreadable):
+                target = 0  # damaged: the package's own set is always there
+        self._store.activate(target, previous=0 if target == 0 else self._store.previous())
+        self._ports.health.switch(target, members)
+        self._record("returned")
+        return Event(What.DONE)
+
+    def _clean(self) -> Event | None:
+        journal = self.journal
+        if journal.phase in (Phase.IDLE, Phase.FAILED):
+            journal = replace(journal, offer=None, generation=0)
+        self._store.collect(journal)
+        return Event(What.DONE) if self.journal.phase is Phase.FAILED else None
+
+    def _tell(self) -> None:
+        """A report that fails never changes what is installed."""
+        with contextlib.suppress(OtaError):
+            self._record(self.journal.phase.value)
+        self._report(self.journal)
+
+    def _wait(self) -> None:
+        self.waiting = True
+
+    def _record(self, what: str) -> None:
+        offer = self.journal.offer
+        moment = self._ports.around.now()
+        self._store.record(
+            {
+                "what": what,
+                "deployment": offer.deployment if offer else "",
+                "version": offer.version if offer else 0,
+                "generation": self._store.current(),
+                "code": self.journal.code,
+                "reason": self.journal.reason[:500],
+                "time": moment.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            }
+        )
+
+    def _manifest(self) -> Manifest:
+        """Parsed again from the bytes that were verified: nothing else is believed."""
+        offer = self.journal.offer
+        if offer is None:
+            raise BadDocument("cannot go on: no deployment is under way")
+        return manifest.of_envelope(self._document(offer.deployment), offer.manifest)
+
+    def _document(self, deployment: str) -> bytes:
+        data = self._store.document(f"offer-{deployment}")
+        if data is None:
+            raise BadDocument(f"cannot go on: the manifest of {deployment} is gone")
+        return data
+
+    def _routes(self) -> tuple[Route, ...]:
+        found = self._manifest()
+        here = set(self._ports.around.package_files())
+        wanted = {item.sha256 for item in found.artifacts}
+        wanted |= {delta.from_sha256 for item in found.artifacts for delta in item.deltas}
+        here |= {sha for sha in wanted if self._store.has(sha)}
+        return routes.choose(found, here, whole=self.journal.whole)
+
+    def _source(self, sha256: str) -> str:
+        if self._store.has(sha256):
+            return self._store.object_path(sha256)
+        return self._ports.around.package_files()[sha256]
+
+    def _staging(self) -> str:
+        offer = self.journal.offer
+        folder = f"staging/{offer.manifest if offer else 'none'}"
+        self._ports.disk.make_folder(folder)
+        return folder
+
+
+_ACTIONS: dict[Do, Callable[[Engine], Event | None]] = {
+    Do.EVALUATE: Engine._evaluate,
+    Do.PREFLIGHT: Engine._preflight,
+    Do.FETCH: Engine._fetch,
+    Do.APPLY: Engine._apply,
+    Do.VERIFY: Engine._verify,
+    Do.ACTIVATE: Engine._activate,
+    Do.TEST: Engine._test,
+    Do.COMMIT: Engine._commit,
+    Do.ROLL_BACK: Engine._roll_back,
+    Do.CLEAN: Engine._clean,
+    Do.REPORT: Engine._tell,
+    Do.REFUSE: Engine._tell,
+    Do.WAIT: Engine._wait,
+}

@@ -1,0 +1,215 @@
+"""What is installed: content-addressed objects, generations, ``current`` and ``previous``.
+
+Nothing is changed in place. A generation becomes current by one rename of a symlink; the
+order of syncs makes every cut leave the old set or the new one. Which is wanted is the
+machine's decision; here is only how it is done on a disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Final
+
+from stoker_ota.core import floors as floors_core
+from stoker_ota.core import history as history_core
+from stoker_ota.core import journal as journal_core
+from stoker_ota.core import strict_json
+from stoker_ota.core.floors import Floors
+from stoker_ota.errors import BadDocument, FileUnreadable, OtaError, ResultHash
+from stoker_ota.ports.disk import Disk
+from stoker_ota.values.deployment import Journal, Member
+
+FOLDERS: Final = ("trust", "objects/sha256", "staging", "generations")
+JOURNAL, FLOOR, TWIN, HISTORY = "state.json", "trust/floor.json", "trust/floor.json.bak", "history"
+MAX_SET_BYTES: Final = 64 << 10
+MAX_HISTORY_BYTES: Final = 1 << 20
+MAX_DOCUMENT_BYTES: Final = 4 << 20
+
+
+class Store:
+    """One writer at a time; the caller holds the lock."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        for folder in FOLDERS:
+            disk.make_folder(folder)
+        for folder in (".", "objects"):  # their names must outlive the first power cut
+            disk.sync_folder(folder)
+
+    # the journal and the floors
+
+    def journal(self) -> Journal:
+        """What was under way. An unreadable one is put aside and told from the tree."""
+        with contextlib.suppress(BadDocument, FileUnreadable):
+            data = self._disk.read(JOURNAL, journal_core.MAX_JOURNAL_BYTES)
+            return Journal(previous=self.previous()) if data is None else journal_core.decode(data)
+        self._disk.rename(JOURNAL, f"{JOURNAL}.broken")
+        return Journal(previous=self.previous())
+
+    def save_journal(self, journal: Journal) -> None:
+        self._replace(JOURNAL, journal_core.encode(journal))
+
+    def floors(self) -> Floors:
+        """Of both copies the higher values; a lost pair starts again at nothing."""
+        found = Floors()
+        for path in (FLOOR, TWIN):
+            with contextlib.suppress(BadDocument, FileUnreadable):
+                data = self._disk.read(path, floors_core.MAX_FLOOR_BYTES)
+                if data is not None:
+                    found = floors_core.merge(found, floors_core.decode(data))
+        return found
+
+    def save_floors(self, floors: Floors) -> None:
+        """One copy after the other: a cut damages one at most."""
+        data = floors_core.encode(floors)
+        self._replace(FLOOR, data)
+        self._replace(TWIN, data)
+
+    def document(self, name: str) -> bytes | None:
+        """A signed document as it was received: ``trust``, ``catalog`` or a deployment's."""
+        return self._disk.read(f"trust/{name}.json", MAX_DOCUMENT_BYTES)
+
+    def save_document(self, name: str, data: bytes) -> None:
+        self._replace(f"trust/{name}.json", data)
+
+    # objects
+
+    def object_path(self, sha256: str) -> str:
+        """Relative to the store."""
+        return f"objects/sha256/{sha256[:2]}/{sha256}"
+
+    def has(self, sha256: str) -> bool:
+        return self._disk.size(self.object_path(sha256)) is not None
+
+    def adopt(self, path: str, sha256: str) -> None:
+        """A finished file of the staging folder becomes an object; its hash is read back.
+
+        Raises ResultHash (the file is removed: nothing of it may be used).
+        """
+        if self._disk.sha256(path) != sha256:
+            self._disk.remove(path)
+            raise ResultHash(f"cannot keep {path}: its content is not {sha256[:12]}…")
+        target = self.object_path(sha256)
+        folder = target.rpartition("/")[0]
+        self._disk.make_folder(folder)
+        self._disk.seal(path)
+        self._disk.sync_folder("objects/sha256")
+        self._disk.rename(path, target)
+        self._disk.sync_folder(folder)
+
+    # generations
+
+    def current(self) -> int:
+        """0 = what the package brought."""
+        return self._number("current")
+
+    def previous(self) -> int:
+        return self._number("previous")
+
+    def members(self, generation: int) -> tuple[Member, ...]:
+        """Raises BadDocument, FileUnreadable when the generation is damaged or gone."""
+        data = self._disk.read(f"generations/{generation}/set.json", MAX_SET_BYTES)
+        if data is None:
+            raise FileUnreadable(f"cannot read generation {generation}: it is not there")
+        value = strict_json.loads(data, max_bytes=MAX_SET_BYTES, what="set")
+        try:
+            return tuple(Member(**item) for item in value["members"])  # type: ignore[index]
+        except (TypeError, KeyError) as error:
+            raise BadDocument(f"cannot read generation {generation}: {error}") from error
+
+    def make_generation(self, manifest: bytes, members: Iterable[Member]) -> int:
+        """A complete new generation that is not active. Its objects must be there."""
+        listed = list(members)
+        missing = [m.name for m in listed if not m.where and not self.has(m.sha256)]
+        if missing:
+            raise FileUnreadable(f"cannot make a generation: {missing[0]} has no object")
+        number = max((0, *self._generations())) + 1
+        making = f"generations/{number}.new"
+        self._disk.remove(making)
+        self._disk.make_folder(making)
+        value: Mapping[str, object] = {
+            "schema": 1,
+            "members": [asdict(item) for item in listed],
+        }
+        self._disk.write(f"{making}/set.json", strict_json.dumps(value))
+        self._disk.write(f"{making}/manifest.json", manifest)
+        for item in listed:
+            target = item.where or f"../../{self.object_path(item.sha256)}"
+            self._disk.symlink(target, f"{making}/{item.name}")
+        self._disk.sync_folder(making)
+        self._disk.rename(making, f"generations/{number}")
+        self._disk.sync_folder("generations")
+        return number
+
+    def activate(self, generation: int, *, previous: int) -> None:
+        """``previous`` first: at every moment both links lead to whole sets."""
+        if generation:
+            self.members(generation)
+        self._point("previous", previous)
+        self._point("current", generation)
+
+    def collect(self, journal: Journal) -> None:
+        """Removes what neither current, previous nor the update under way needs."""
+        kept = {self.current(), self.previous(), journal.generation}
+        for name in self._disk.names("generations"):
+            if not name.isdigit() or int(name) not in kept:
+                self._disk.remove(f"generations/{name}")
+        staged = journal.offer.manifest if journal.offer is not None else ""
+        for name in self._disk.names("staging"):
+            if name != staged:
+                self._disk.remove(f"staging/{name}")
+        needed: set[str] = set()
+        for number in self._generations():
+            with contextlib.suppress(OtaError):
+                needed |= {item.sha256 for item in self.members(number)}
+        if journal.offer is None:  # an update under way has objects that no generation names yet
+            self._drop_objects(needed)
+
+    # the history
+
+    def record(self, record: Mapping[str, object]) -> None:
+        """One line after the others; a full file becomes ``.1``, the one before it goes."""
+        data = self._disk.read(f"{HISTORY}.jsonl", MAX_HISTORY_BYTES * 2) or b""
+        found = history_core.read(data)
+        line, _ = history_core.line(record, found.tip)
+        if len(data) + len(line) > MAX_HISTORY_BYTES:
+            self._disk.rename(f"{HISTORY}.jsonl", f"{HISTORY}.1.jsonl")
+        elif found.good_bytes < len(data):  # half a line of a power cut: it must not join ours
+            self._replace(f"{HISTORY}.jsonl", data[: found.good_bytes] + line)
+            return
+        self._disk.append(f"{HISTORY}.jsonl", line)
+        self._disk.sync_folder(".")
+
+    def history(self) -> history_core.History:
+        return history_core.read(self._disk.read(f"{HISTORY}.jsonl", MAX_HISTORY_BYTES * 2) or b"")
+
+    def _replace(self, path: str, data: bytes) -> None:
+        """The old file or the new one, never a mixture."""
+        self._disk.write(f"{path}.new", data)
+        self._disk.rename(f"{path}.new", path)
+        self._disk.sync_folder(path.rpartition("/")[0] or ".")
+
+    def _point(self, link: str, generation: int) -> None:
+        if generation == 0:
+            self._disk.remove(link)
+        else:
+            self._disk.remove(f"{link}.new")
+            self._disk.symlink(f"generations/{generation}", f"{link}.new")
+            self._disk.rename(f"{link}.new", link)
+        self._disk.sync_folder(".")
+
+    def _number(self, link: str) -> int:
+        target = self._disk.readlink(link) or ""
+        number = target.removeprefix("generations/")
+        return int(number) if number.isdigit() else 0
+
+    def _generations(self) -> list[int]:
+        return [int(name) for name in self._disk.names("generations") if name.isdigit()]
+
+    def _drop_objects(self, needed: set[str]) -> None:
+        for folder in self._disk.names("objects/sha256"):
+            for name in self._disk.names(f"objects/sha256/{folder}"):
+                if name not in needed:
+                    self._disk.remove(f"objects/sha256/{folder}/{name}")

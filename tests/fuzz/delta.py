@@ -1,0 +1,108 @@
+"""Entries for a fuzzer, one a decoder: ``name(data: bytes) -> None``.
+
+Each may raise nothing: a typed error is a decoder doing its work, anything else is a bug. They
+run under atheris (``atheris.Setup(sys.argv, delta.index)``) and, with hypothesis, in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.fakes.delta_files import MemoryFile
+
+from stoker_ota.core import bsdiff, delta_index, gguf_layout, streams, window
+from stoker_ota.errors import OtaError
+from stoker_ota.services import delta_apply
+from stoker_ota.values.delta import Codec, Op, Window
+
+_SOURCE: Final = bytes(range(256)) * 64
+_NEW_BYTES: Final = 4096
+_MOST: Final = 1 << 16
+
+
+def index(data: bytes) -> None:
+    """The index as it comes, and again under a right hash and length."""
+    for body in (data, _sealed(data)):
+        try:
+            found = delta_index.decode(body)
+        except OtaError:
+            continue
+        assert delta_index.encode(found) == body
+        assert sum(entry.dst_len for entry in found.windows) == found.target.size
+        assert all(entry.src_off + entry.src_len <= found.source.size for entry in found.windows)
+
+
+def payload(data: bytes) -> None:
+    """A bsdiff payload of either codec; what is accepted is exactly as long as promised."""
+    for codec in (Codec.BZ2, Codec.ZSTD):
+        try:
+            patch = bsdiff.decode(data, codec, src_len=len(_SOURCE), new_len=_NEW_BYTES)
+        except OtaError:
+            continue
+        assert len(bsdiff.apply(patch, _SOURCE, _NEW_BYTES)) == _NEW_BYTES
+
+
+def controls(data: bytes) -> None:
+    """The control stream, the diff and the extra: what the compression would hide."""
+    codec = Codec.ZSTD
+    parts = [streams.compress(codec, part) for part in (data, bytes(2048), bytes(2048))]
+    lengths = (len(parts[0]), len(parts[1]), _NEW_BYTES)
+    head = bsdiff.MAGICS[codec] + b"".join(n.to_bytes(8, "little") for n in lengths)
+    payload(head + b"".join(parts))
+
+
+def stream(data: bytes) -> None:
+    """Compressed streams never give more than allowed."""
+    for codec in Codec:
+        try:
+            assert len(streams.decompress(codec, data, at_most=_MOST)) <= _MOST
+        except OtaError:
+            continue
+
+
+def one_window(data: bytes) -> None:
+    """A window whose payload has the right hash and anything in it."""
+    right = delta_index.digest(data)
+    for op, codec in ((Op.BSDIFF, Codec.BZ2), (Op.BSDIFF, Codec.ZSTD), (Op.DATA, Codec.ZSTD)):
+        source = _SOURCE if op == Op.BSDIFF else b""
+        entry = Window(op, codec, 0, len(source), 0, _NEW_BYTES, 0, len(data), right, right)
+        try:
+            made = window.apply(entry, source, data)
+        except OtaError:
+            continue
+        assert delta_index.digest(made) == right
+
+
+def whole(data: bytes) -> None:
+    """A delta file as it comes."""
+    try:
+        delta = delta_apply.open_delta(MemoryFile(data))
+        out = MemoryFile()
+        delta_apply.write(delta, MemoryFile(_SOURCE), out)
+    except OtaError:
+        return
+    assert out.size == delta.index.target.size
+
+
+def gguf(data: bytes) -> None:
+    """The layout of a GGUF file: contiguous stretches inside the file."""
+    try:
+        layout = gguf_layout.parse(data, len(data))
+    except (OtaError, gguf_layout.MoreNeeded):
+        return
+    at = layout.data_off
+    for tensor in layout.tensors:
+        assert tensor.offset == at
+        at = tensor.end
+    assert at == layout.size or not layout.tensors
+
+
+def _sealed(data: bytes) -> bytes:
+    body = data[: len(data) - (len(data) - delta_index.HEADER_BYTES) % delta_index.ENTRY_BYTES]
+    return body + delta_index.digest(body)
+
+
+ENTRIES: Final[dict[str, Callable[[bytes], None]]] = {
+    entry.__name__: entry for entry in (index, payload, controls, stream, one_window, whole, gguf)
+}

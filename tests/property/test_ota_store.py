@@ -1,0 +1,170 @@
+"""The store under power cuts at every operation: always the old set or the new one."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fakes.disk import FakeDisk, PowerCutError
+
+from stoker_ota.core.floors import Floors
+from stoker_ota.errors import OtaError
+from stoker_ota.services.store import Store
+from stoker_ota.values.deployment import Journal, Member, Offer, Phase
+
+OLD, NEW = b"the old model", b"the new model"
+
+
+def _member(data: bytes) -> Member:
+    return Member("model", "chat", "1", hashlib.sha256(data).hexdigest())
+
+
+def _bring(store: Store, disk: FakeDisk, data: bytes) -> Member:
+    disk.make_folder("staging/m")
+    disk.write("staging/m/part", data)
+    member = _member(data)
+    store.adopt("staging/m/part", member.sha256)
+    return member
+
+
+def _installed(disk: FakeDisk) -> Store:
+    store = Store(disk)
+    number = store.make_generation(b"{}", [_bring(store, disk, OLD)])
+    store.activate(number, previous=0)
+    store.save_floors(Floors(documents={"catalog": 1}))
+    store.save_journal(Journal())
+    return store
+
+
+def _update(store: Store, disk: FakeDisk) -> None:
+    """Everything an update does to the disk, in the machine's order."""
+    offer = Offer("chat", 2, "ab" * 32)
+    store.save_journal(Journal(Phase.FETCHING, offer))
+    member = _bring(store, disk, NEW)
+    number = store.make_generation(b"{}", [member])
+    store.save_journal(Journal(Phase.ACTIVATING, offer, generation=number, previous=1))
+    store.activate(number, previous=1)
+    store.record({"what": "activated", "generation": number})
+    store.save_journal(Journal(Phase.COMMITTED, offer, generation=number, previous=1))
+    store.save_floors(Floors(documents={"catalog": 2}))
+    store.save_journal(Journal())
+    store.collect(Journal())
+
+
+def _content(disk: FakeDisk, store: Store) -> bytes | None:
+    number = store.current()
+    if number == 0:
+        return None
+    (member,) = store.members(number)
+    data = disk.read(store.object_path(member.sha256), 1 << 20)
+    assert data is not None
+    assert hashlib.sha256(data).hexdigest() == member.sha256
+    assert disk.read(f"generations/{number}/{member.name}", 1 << 20) == data
+    return data
+
+
+def _operations() -> int:
+    disk = FakeDisk()
+    store = _installed(disk)
+    before = disk.count
+    _update(store, disk)
+    return disk.count - before
+
+
+OPERATIONS = _operations()
+
+
+def test_there_are_operations_to_cut() -> None:
+    assert OPERATIONS > 40
+
+
+@pytest.mark.parametrize("at", range(1, OPERATIONS + 1))
+def test_a_cut_before_any_operation_leaves_the_old_set_or_the_new_one(at: int) -> None:
+    for seed in range(12):
+        disk = FakeDisk()
+        store = _installed(disk)
+        disk.cut_at = disk.count + at
+        with pytest.raises(PowerCutError):
+            _update(store, disk)
+        after = disk.after_cut(random.Random(seed))
+        again = Store(after)
+        assert _content(after, again) in (OLD, NEW)
+        assert again.floors().document("catalog") in (1, 2)
+        again.journal()
+        again.record({"what": "started"})
+        assert again.history().records[-1] == {"what": "started"}
+        _update(again, after)  # and the next update goes through
+        assert _content(after, again) == NEW
+
+
+@pytest.mark.parametrize("at", range(1, OPERATIONS + 1))
+@pytest.mark.parametrize("failure", ["eio", "enospc"])
+def test_an_error_at_any_operation_is_typed_and_leaves_a_whole_set(at: int, failure: str) -> None:
+    disk = FakeDisk(failure=failure)
+    store = _installed(disk)
+    disk.fail_at = disk.count + at
+    with pytest.raises(OtaError):
+        _update(store, disk)
+    assert _content(disk, store) in (OLD, NEW)
+    _update(store, disk)
+    assert _content(disk, store) == NEW
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=4), st.integers(0, 1 << 30))
+def test_cuts_upon_cuts_never_leave_the_device_without_a_set(cuts: list[int], seed: int) -> None:
+    chance = random.Random(seed)
+    disk = FakeDisk()
+    _installed(disk)
+    for cut in cuts:
+        store = Store(disk)
+        disk.cut_at = disk.count + cut
+        try:
+            _update(store, disk)
+        except PowerCutError:
+            disk = disk.after_cut(chance)
+        assert _content(disk, Store(disk)) in (OLD, NEW)
+
+
+def test_a_result_with_another_hash_is_removed_and_refused() -> None:
+    disk = FakeDisk()
+    store = Store(disk)
+    disk.make_folder("staging/m")
+    disk.write("staging/m/part", b"something else")
+    with pytest.raises(OtaError, match="its content"):
+        store.adopt("staging/m/part", "00" * 32)
+    assert disk.names("staging/m") == ()
+
+
+def test_an_unreadable_journal_is_put_aside_and_told_from_the_tree() -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    disk.write("state.json", b"{half")
+    assert store.journal() == Journal(previous=0)
+    assert "state.json.broken" in disk.names(".")
+
+
+def test_one_damaged_copy_of_the_floors_loses_nothing() -> None:
+    for path in ("trust/floor.json", "trust/floor.json.bak"):
+        disk = FakeDisk()
+        store = _installed(disk)
+        disk.write(path, b"junk")
+        assert store.floors().document("catalog") == 1
+
+
+def test_a_history_line_that_was_changed_or_taken_out_shows() -> None:
+    disk = FakeDisk()
+    store = Store(disk)
+    for number in range(4):
+        store.record({"number": number})
+    data = disk.read("history.jsonl", 1 << 20)
+    assert data is not None
+    assert store.history().whole
+    lines = data.splitlines(keepends=True)
+    disk.write("history.jsonl", lines[0] + lines[2] + lines[3])
+    assert not store.history().whole
+    disk.write("history.jsonl", data.replace(b'"number":1', b'"number":7'))
+    assert not store.history().whole

@@ -1,0 +1,94 @@
+"""One contract for the store's disk, held by the real one and by the one tests cut."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from tests.fakes.disk import FakeDisk
+
+from stoker_ota.drivers.disk import RealDisk
+from stoker_ota.errors import FileUnreadable, StorageFailed
+from stoker_ota.ports.disk import Disk
+
+
+@pytest.fixture(params=["real", "fake"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    return RealDisk(tmp_path) if request.param == "real" else FakeDisk()
+
+
+def test_what_is_written_is_read_and_replaced_and_appended(disk: Disk) -> None:
+    disk.make_folder("a/b")
+    disk.write("a/b/file", b"first, and long")
+    disk.write("a/b/file", b"second")
+    disk.append("a/b/file", b" and more")
+    assert disk.read("a/b/file", 100) == b"second and more"
+    assert disk.size("a/b/file") == 15
+    assert disk.sha256("a/b/file") == hashlib.sha256(b"second and more").hexdigest()
+
+
+def test_absent_things_are_none_or_empty_and_removing_them_is_no_error(disk: Disk) -> None:
+    assert disk.read("nothing", 9) is None
+    assert disk.size("nothing") is None
+    assert disk.readlink("nothing") is None
+    assert disk.names("nothing") == ()
+    disk.remove("nothing")
+
+
+def test_a_file_longer_than_allowed_and_a_folder_are_not_read(disk: Disk) -> None:
+    disk.make_folder("folder")
+    disk.write("file", b"1234")
+    for path in ("file", "folder"):
+        with pytest.raises(FileUnreadable):
+            disk.read(path, 3)
+    with pytest.raises(FileUnreadable):
+        disk.sha256("nothing")
+
+
+def test_rename_replaces_a_file_and_a_link(disk: Disk) -> None:
+    disk.write("old", b"old")
+    disk.write("new", b"new")
+    disk.rename("new", "old")
+    assert (disk.read("old", 9), disk.read("new", 9)) == (b"new", None)
+    disk.symlink("here", "current")
+    disk.symlink("there", "current.new")
+    disk.rename("current.new", "current")
+    assert disk.readlink("current") == "there"
+    assert "current.new" not in disk.names(".")
+
+
+def test_a_link_is_followed_by_reading_but_is_no_file_of_its_own(disk: Disk) -> None:
+    disk.make_folder("objects")
+    disk.make_folder("set")
+    disk.write("objects/one", b"content")
+    disk.symlink("../objects/one", "set/model")
+    assert disk.read("set/model", 99) == b"content"
+    assert disk.size("set/model") is None
+    disk.remove("set/model")
+    assert disk.read("objects/one", 99) == b"content"
+
+
+def test_a_folder_is_renamed_and_removed_with_all_that_is_in_it(disk: Disk) -> None:
+    disk.make_folder("making")
+    disk.write("making/file", b"1")
+    disk.rename("making", "made")
+    assert disk.names("made") == ("file",)
+    disk.remove("made")
+    assert disk.names(".") == ()
+
+
+def test_names_cannot_be_made_where_no_folder_is(disk: Disk) -> None:
+    with pytest.raises(StorageFailed):
+        disk.write("no/file", b"")
+    with pytest.raises(StorageFailed):
+        disk.rename("nothing", "something")
+    with pytest.raises(StorageFailed):
+        disk.sync_folder("nothing")
+
+
+def test_a_sealed_file_is_still_read(disk: Disk) -> None:
+    disk.write("file", b"1")
+    disk.seal("file")
+    assert disk.read("file", 9) == b"1"
+    assert disk.free_bytes() > 0
