@@ -157,13 +157,17 @@ class InferenceService:
         """
         ended: Future[SwapResult] = Future()
 
+        def told(done: Future[SwapResult]) -> None:
+            self._loop.report()  # whoever hears of the change and looks must see it
+            _pass_on(done, ended)
+
         def begin() -> None:
             try:
                 swapped = self._loop.swap.select(model, probe, self._loop.now_s())
             except Exception as error:  # one call's fault must not end the loop
                 ended.set_exception(error)
                 return
-            swapped.add_done_callback(lambda done: _pass_on(done, ended))
+            swapped.add_done_callback(told)
 
         self._loop.post(begin)
         return ended
