@@ -28,6 +28,7 @@ def connection(settings: Settings) -> type[H11Protocol]:
 
     class Connection(H11Protocol):
         _late: asyncio.TimerHandle | None = None
+        peer: int | None = None  # the user of a unix socket; all of TCP counts as one
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -39,7 +40,12 @@ def connection(settings: Settings) -> type[H11Protocol]:
             uid = _peer_uid(sock)
             if uid is not None:
                 self.client = (UNIX, uid)
-            if len(self.connections) > settings.max_connections + _SPARE:
+            self.peer = uid
+            same = sum(getattr(other, "peer", None) == self.peer for other in self.connections)
+            if (
+                len(self.connections) > settings.max_connections + _SPARE
+                or same > settings.max_connections_of_one
+            ):
                 transport.write(_CROWDED)
                 transport.close()
                 return

@@ -84,7 +84,7 @@ class InferenceService:
         return self._call(lambda: self._loop.desk.cancel(self._loop.desk.book.get(job), error))
 
     def caller_vanished(self, unique_name: str) -> None:
-        self._loop.post(lambda: self._loop.desk.vanish(unique_name))
+        self._loop.post(lambda: self._loop.vanish(unique_name))
 
     def job(self, job: str) -> Future[JobView]:
         return self._call(lambda: self._loop.desk.view(self._loop.desk.known(job)))
@@ -101,7 +101,9 @@ class InferenceService:
 
         def ask() -> None:
             now, uid = self._loop.now_s(), owner.uid
-            found = self._loop.runners.query(lambda key: wire.Tokenize(key, text), now, uid)
+            found = self._loop.runners.query(
+                lambda key: wire.Tokenize(key, text), now, uid, caller=owner.unique_name
+            )
             self._loop.report()  # a model that sleeps is loading now: nobody shall see it asleep
             found.add_done_callback(done)
 
@@ -124,7 +126,7 @@ class InferenceService:
             now, timeout_s = self._loop.now_s(), self._ask_timeout_s
             given = tuple(texts)
             found = self._loop.runners.query(
-                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s
+                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s, owner.unique_name
             )
             self._loop.report()
             found.add_done_callback(done)

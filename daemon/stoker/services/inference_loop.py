@@ -112,6 +112,9 @@ class InferenceLoop:
         now = self._clock.monotonic_s()
         self.swap.tick(now)  # first: a new model's runner that died must not be started again
         self.runners.tick(now, busy=bool(self.desk.queue.state.jobs))
+        if self.desk.queue.state.queue and self.link.state.phase is life.Phase.NO_MODEL:
+            # new jobs are refused now: those that wait must not learn it at their deadline
+            self.desk.sweep(lambda name: self.runners.hopeless(name, now))
         self.desk.tick(now)
         self.watch.tick(now)
         self.report()
@@ -130,6 +133,11 @@ class InferenceLoop:
         """``fd``: the write end of the caller's pipe, ours from here on; -1 = none."""
         sink = self._sinks.open(fd) if fd >= 0 else None
         self.desk.submit(ask, delivery, owner, sink, accepted, ended, standing)
+
+    def vanish(self, unique_name: str) -> None:
+        """The caller left the bus: what it asked for goes with it."""
+        self.desk.vanish(unique_name)
+        self.runners.vanish(unique_name)
 
     def models(self) -> tuple[ModelInfo, ...]:
         return model_list.models(self._config, self.runners, self._files, self.fit)

@@ -150,9 +150,10 @@ class RunnerLink:
         now: Seconds,
         uid: int,
         timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         """Send a query of this user (``OURSELVES`` = the agent's own); fails at once when no
-        model is ready or too many wait.
+        model is ready or too many wait. It ends when ``caller`` leaves the bus.
         """
         refusal: errors.StokerError | None = self._queries.refusal(uid)
         if self.state.phase is not life.Phase.READY:
@@ -161,7 +162,12 @@ class RunnerLink:
             refused = Answered()
             refused.set_exception(refusal)
             return refused
-        return self._query(make, now, uid, timeout_s)
+        return self._query(make, now, uid, timeout_s, caller)
+
+    def vanish(self, caller: str) -> None:
+        """This unique name left the bus."""
+        for query in self._queries.vanish(caller):
+            self.send(wire.Cancel(query))
 
     def _query(
         self,
@@ -169,9 +175,10 @@ class RunnerLink:
         now: Seconds,
         uid: int,
         timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         request_id = self._next_id()
-        future = self._queries.add(request_id, uid, now, timeout_s)
+        future = self._queries.add(request_id, uid, now, timeout_s, caller)
         try:
             self.send(make(request_id))
         except errors.RequestTooLarge as error:
@@ -204,7 +211,8 @@ class RunnerLink:
             self._pinged_s = now
             self._serial += 1
             self.send(wire.Ping(self._serial))
-        self._queries.tick(now)
+        for query in self._queries.tick(now):
+            self.send(wire.Cancel(query))
 
     def next_wake_s(self) -> Seconds:
         wake = supervisor.next_wake_s(self.state)
