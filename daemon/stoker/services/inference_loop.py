@@ -145,6 +145,18 @@ class InferenceLoop:
     def headroom(self, fraction: float) -> None:
         """What heat leaves: background stands still first, at nothing everybody does."""
         self.desk.queue.step(scheduler.Headroom(fraction))
+        self._cool()
+
+    def hold(self, held: bool, reason: str) -> None:
+        """Too hot for anything."""
+        self.desk.hold(held, reason)
+        self._cool()
+
+    def _cool(self) -> None:
+        """What cannot stand still ends: callers' vectors and tokens."""
+        hot = self.desk.too_hot()
+        if hot is not None:
+            self.runners.drop_queries(hot)
 
     def reconfigure(self, config: Config) -> None:
         """Take over limits and restart rules; models and the runner's own need a restart."""
@@ -208,7 +220,12 @@ class InferenceLoop:
         """Tell the listeners what changed."""
         stopping = self._stop_at_s is not None
         fresh = model_list.snapshot(
-            self.runners, self.desk.queue.state, stopping, self.fit, self.watch.level.word
+            self.runners,
+            self.desk.queue.state,
+            stopping,
+            self.fit,
+            self.watch.level.word,
+            self.desk.queue.totals,
         )
         if fresh != self.snapshot:
             self.snapshot = fresh

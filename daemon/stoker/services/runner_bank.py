@@ -110,6 +110,11 @@ class RunnerBank:
         refused.set_exception(self.unready(now))
         return refused
 
+    def drop_queries(self, error: errors.StokerError) -> None:
+        """Callers' questions end; the agent's own go on."""
+        for link in self:
+            link.drop_queries(error)
+
     def vanish(self, caller: str) -> None:
         """Nobody waits any more for what this unique name asked."""
         for link in self:

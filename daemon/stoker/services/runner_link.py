@@ -166,8 +166,11 @@ class RunnerLink:
 
     def vanish(self, caller: str) -> None:
         """This unique name left the bus."""
-        for query in self._queries.vanish(caller):
-            self.send(wire.Cancel(query))
+        self._cancel(self._queries.vanish(caller))
+
+    def drop_queries(self, error: errors.StokerError) -> None:
+        """Those of callers end with ``error``."""
+        self._cancel(self._queries.drop(error))
 
     def _query(
         self,
@@ -211,8 +214,7 @@ class RunnerLink:
             self._pinged_s = now
             self._serial += 1
             self.send(wire.Ping(self._serial))
-        for query in self._queries.tick(now):
-            self.send(wire.Cancel(query))
+        self._cancel(self._queries.tick(now))
 
     def next_wake_s(self) -> Seconds:
         wake = supervisor.next_wake_s(self.state)
@@ -336,6 +338,10 @@ class RunnerLink:
         if process is not None and self._linked:
             waiting = not process.flush()
             self._parts.poller.watch(process.fileno(), readable=True, writable=waiting)
+
+    def _cancel(self, queries: list[str]) -> None:
+        for query in queries:
+            self.send(wire.Cancel(query))
 
     def _next_id(self) -> str:
         self._serial += 1

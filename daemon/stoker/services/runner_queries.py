@@ -89,6 +89,10 @@ class RunnerQueries:
         gone = errors.Cancelled("query cancelled: its caller left the bus")
         return self._drop(gone, lambda query: query.caller == caller)
 
+    def drop(self, error: errors.StokerError) -> list[str]:
+        """Ids of all that callers asked."""
+        return self._drop(error, lambda query: query.uid != OURSELVES)
+
     def _drop(self, error: errors.StokerError, which: Callable[[_Query], bool]) -> list[str]:
         dropped = [key for key, query in self._waiting.items() if which(query)]
         for key in dropped:

@@ -56,6 +56,12 @@ def test_a_session_takes_the_same_keys() -> None:
     assert json.loads(found.shape.schema) == SCHEMA
 
 
+def test_a_session_keeps_text_alone_and_says_so_before_a_call_is_lost() -> None:
+    with pytest.raises(InvalidRequest, match="CreateJob") as caught:
+        parse_append({"prompt": "x", "tools": TOOLS, "tool_choice": "add"}, LIMITS)
+    assert caught.value.details["path"] == "request.tools"
+
+
 def test_turns_of_tools_are_messages() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
     messages = [
