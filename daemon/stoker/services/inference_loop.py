@@ -62,7 +62,7 @@ class InferenceLoop:
         """``device``: without it every model is loaded as configured, unwatched."""
         self._config, self._poller, self._sinks = config, poller, sinks
         self._files, self._clock, self._device = files, clock, device
-        self.fit = FitPlan(device, self._runner_pid)
+        self.fit = FitPlan(device, self._runner_pid, files.size_bytes)
         parts = RunnerParts(
             launcher, poller, RunnerMemory(memory), threads, self.fit, self.fit.whole
         )
