@@ -116,6 +116,10 @@ class Stoker:
         )
         return found
 
+    def discover_heat(self, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+        """All that this board shows of heat, read or refused; see Thermal1.Discover."""
+        return [dict(found) for found in self._bus.call(THERMAL, "Discover", timeout_s=timeout_s)]
+
     def load_state(self) -> tuple[str, float]:
         """(state of the inference service, progress 0..1 of a running load)."""
         now = self._bus.properties(INFERENCE)

@@ -30,7 +30,7 @@ _stokerctl() {
         models) words="list use -h --help --json --bus --no-color" ;;
         tokens) words="-h --help --ids --json --bus --no-color" ;;
         embed) words="-h --help --json --bus --no-color" ;;
-        thermal) words="-h --help --json --bus --no-color" ;;
+        thermal) words="show discover -h --help --json --bus --no-color" ;;
         version) words="-h --help --agent --json --bus --no-color" ;;
         reload) words="-h --help --json --bus --no-color" ;;
         restart-runner) words="-h --help --json --bus --no-color" ;;

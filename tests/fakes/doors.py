@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from stoker.errors import NotFound, by_code
+from stoker.events.heat_finds import Finding, Found
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.models import ProbeReport, SwapResult
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
@@ -271,6 +272,11 @@ class FakeThermal:
         steps = (KiloHertz(600_000), KiloHertz(1_500_000))
         policy = FrequencyPolicy("policy0", (0, 1), steps[0], steps[1], steps, writable=True)
         return ThermalDetails(self._snapshot, sensors, (policy,))
+
+    def discover(self) -> Future[tuple[Found, ...]]:
+        zone = Finding("zone", "cpu", "/sys/x", "51.5 °C")
+        meter = Finding("power", "package-0", "/sys/z", "", "EACCES", "read")
+        return _now((Found(zone, "holds policy0"), Found(meter, "not used", "grant does it")))
 
 
 class FakeAgent:

@@ -120,7 +120,14 @@ def _listen(
     def offer_inference(snapshot: InferenceSnapshot) -> None:
         asked.offer(inference_room.properties(snapshot))
 
+    def crossed(values: tuple[float, bool, float]) -> None:
+        body = GLib.Variant("(dbd)", values)
+        bus.emit(contract.AGENT_PATH, contract.THERMAL, "HeadroomCrossed", body)
+
+    headroom = thermal_room.HeadroomSignal(thermal.snapshot().headroom, crossed)
+
     def offer_heat(snapshot: ThermalSnapshot) -> None:
+        headroom.offer(snapshot)
         heat.offer(thermal_room.properties(snapshot))
 
     inference.listen(

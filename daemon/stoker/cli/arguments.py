@@ -161,6 +161,11 @@ def _fill_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="NAME", nargs="?", help="the model to use, or its alias")
 
 
+def _fill_thermal(parser: argparse.ArgumentParser) -> None:
+    actions = ("show", "discover")
+    parser.add_argument("action", nargs="?", choices=actions, default="show", help="what to do")
+
+
 def _fill_tokens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the text (or standard input)")
     parser.add_argument("--ids", action="store_true", help="print the token ids too")
@@ -261,8 +266,15 @@ VERBS: Final[tuple[Verb, ...]] = (
     Verb(
         "thermal",
         "temperature, wall and clock caps",
-        "Sensors, frequency policies, the cap that is set now, and why.",
-        ("stokerctl thermal", "watch -n 1 stokerctl thermal"),
+        'Sensors, frequency policies, the cap that is set now, and why. "discover" lists all that\n'
+        "this board shows of heat, what each is used for, and what could not be read and which\n"
+        "packaged file grants it.",
+        (
+            "stokerctl thermal",
+            "watch -n 1 stokerctl thermal",
+            "stokerctl thermal discover",
+        ),
+        _fill_thermal,
     ),
     Verb(
         "version",

@@ -84,6 +84,12 @@ def _hot(plan: ThermalPlan, state: ThermalState, policy: str = "") -> bool:
     return False
 
 
+def _firmware_limits(seen: Observation) -> bool:
+    """A Pi's firmware slows the clock behind the kernel's back: what a cap allows beyond
+    that would come all at once when it lets go."""
+    return seen.firmware is not None and seen.firmware.limits
+
+
 def _observe_caps(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[str, CapState]:
     hot = _hot(plan, state)
     known: dict[str, CapState] = {}
@@ -109,6 +115,8 @@ def _zone(
         ceiling_w += table.watts[caps.highest_index(cap, table, granted)]
     if not zone.policies:
         burning_w, ceiling_w = before.power.budget_w * seen.activity, zone.gains.power_max_w
+    if seen.power_w is not None:
+        burning_w = seen.power_w
     trust = failsafe.step(
         zone.limits,
         before.trust,
@@ -129,7 +137,9 @@ def _zone(
             wall_c=zone.wall_c,
             dt_s=dt_s,
             ceiling_w=Watts(ceiling_w * opp.RISE_MARGIN),
-            may_rise=trust.level is Level.OK and trust.median_c < zone.wall_c,
+            may_rise=trust.level is Level.OK
+            and trust.median_c < zone.wall_c
+            and not _firmware_limits(seen),
         ),
     )
     return ZoneState(trust, power)

@@ -14,8 +14,12 @@ from stoker.core.boards import STOP_DISTANCE_K, BoardPreset, SensorChoice, criti
 from stoker.core.failsafe import Limits
 from stoker.core.opp import Ladder, PowerTable, Rung, ladder, power_table
 from stoker.core.pid import PidGains
+from stoker.events.heat_finds import PowerMeter
 from stoker.events.thermal import FrequencyPolicy, Sensor
 from stoker.units import Celsius, Seconds, Watts
+
+GRANT = "/usr/libexec/stoker/grant"
+"""Run as root before stokerd starts and by udev: policies/udev/60-stoker.rules."""
 
 LOWEST_BUDGET = 0.1
 """Of the full power. Below the lowest frequency step the rest is paced (headroom)."""
@@ -44,6 +48,7 @@ class ThermalPlan:
     policies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
     tables: Mapping[str, PowerTable] = field(default_factory=dict)
     actuated: frozenset[str] = frozenset()  # policies that we may cap
+    meter: PowerMeter | None = None  # measures what we burn; None = it is estimated
     notice: str = ""  # why nothing is sensed or nothing is actuated; "" = all is there
 
 
@@ -52,6 +57,7 @@ def make_plan(
     config: ThermalConfig,
     sensors: Sequence[Sensor],
     policies: Sequence[FrequencyPolicy],
+    meters: Sequence[PowerMeter] = (),
 ) -> ThermalPlan:
     """Never fails: without sensors or policies the plan says so in ``notice``."""
     tables = {p.name: power_table(p, preset.cluster(p.name)) for p in policies}
@@ -70,6 +76,7 @@ def make_plan(
         policies={p.name: p for p in policies},
         tables=tables,
         actuated=actuated if zones else frozenset(),
+        meter=_meter(preset, meters),
         notice=_notice(config, sensors, zones, policies, actuated),
     )
 
@@ -85,6 +92,11 @@ def _controlled(
         if name is not None:
             found.append((by_name[name], choice))
     return tuple(found)
+
+
+def _meter(preset: BoardPreset, meters: Sequence[PowerMeter]) -> PowerMeter | None:
+    by_name = {meter.name: meter for meter in meters}
+    return next((by_name[name] for name in preset.power_meters if name in by_name), None)
 
 
 def _zone(
@@ -141,5 +153,8 @@ def _notice(
     if not policies:
         return "watching only: this machine has no cpufreq"
     if not actuated:
-        return "watching only: scaling_max_freq is not writable"
+        return (
+            f"watching only: scaling_max_freq of {policies[0].name} is not writable; "
+            f"{GRANT} gives group stoker that right"
+        )
     return ""

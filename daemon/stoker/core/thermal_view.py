@@ -36,6 +36,8 @@ def snapshot(
         actuator=_actuator(plan, state, working),
         reason=reason or _why(plan, state, seen, nearest, working),
         period_s=next_period(plan, state),
+        power_w=seen.power_w,
+        firmware=() if seen.firmware is None else seen.firmware.now,
     )
 
 
@@ -120,6 +122,8 @@ def _why(
     for name in sorted(plan.actuated):
         if state.caps[name].refused(seen.now_s):
             return f"the kernel refused our cap on {name}"
+    if seen.firmware is not None and seen.firmware.limits:
+        return f"the firmware limits the clock: {', '.join(seen.firmware.now)}"
     if not working and plan.notice:
         return plan.notice
     if nearest is not None and any(cap.ours_khz is not None for cap in state.caps.values()):

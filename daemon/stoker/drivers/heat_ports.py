@@ -8,7 +8,11 @@ from pathlib import Path
 
 from stoker.config.schema import Config
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
+from stoker.drivers.clock import asleep_s
 from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.firmware_flags import SysfsFirmware
+from stoker.drivers.heat_inventory import SysfsInventory
+from stoker.drivers.power_meters import SysfsPower
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.ports.system import Clock
 from stoker.services.caps import ThermalPorts
@@ -23,4 +27,8 @@ def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
         journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
         clock=clock,
         boot_id=read_boot_id(),
+        meters=SysfsPower(root, clock.monotonic_s),
+        firmware=SysfsFirmware(root),
+        inventory=SysfsInventory(root, clock.monotonic_s),
+        asleep_s=asleep_s,
     )

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stoker.events.heat_finds import Found
 from stoker.events.inference import Ask, Delivery, MemoryUse, ModelInfo, Owner
 from stoker.events.models import SwapResult
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
@@ -141,6 +142,9 @@ class ThermalDoor(Protocol):
     def snapshot(self) -> ThermalSnapshot: ...
 
     def details(self) -> ThermalDetails: ...
+
+    def discover(self) -> Future[tuple[Found, ...]]:
+        """All that this board shows of heat; Unavailable where it cannot be searched."""
 
 
 @dataclass(frozen=True, slots=True)
