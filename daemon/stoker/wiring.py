@@ -17,14 +17,15 @@ from stoker.api.bus import Bus
 from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
 from stoker.config.schema import Config, ModelConfig
-from stoker.core.boards import BoardPreset, choose_board
+from stoker.core import simulation
+from stoker.core.boards import BoardFacts, BoardPreset, choose_board
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpus import usable_cpus
-from stoker.drivers.heat_ports import thermal_ports
+from stoker.drivers.heat_ports import heat_root, thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
@@ -34,6 +35,7 @@ from stoker.drivers.polkit import PolkitAuthority
 from stoker.drivers.poller import EpollPoller
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
+from stoker.drivers.simulated_board import BoardThread, plant_of
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.systemd_units import SystemdUnits
@@ -70,10 +72,13 @@ class Agent:
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
+    simulated: BoardThread | None = None
     published: Published | None = None
 
     def start(self) -> None:
         """Heat is watched before work begins; the name is ours before READY."""
+        if self.simulated is not None:
+            self.simulated.start()
         self.thermal.start()
         self.inference.start()
         self.sessions.start()
@@ -97,6 +102,8 @@ class Agent:
         self.inference.stop(limit)
         self.sessions.stop(limit)
         self.thermal.stop()
+        if self.simulated is not None:
+            self.simulated.stop()
         self.bus.close()
         self.lock.release()
 
@@ -108,14 +115,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
     inference = build_inference(config, clock, standings=standings)
-    thermal = ThermalService(
-        config.thermal,
-        board(config),
-        thermal_ports(config, clock),
-        pause=inference.hold,
-        activity=inference.activity,
-    )
-    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
+    simulated = simulated_board(config, inference.activity)
+    thermal = build_thermal(config, clock, inference)
     bus = Bus.connect(config.daemon.bus)
     group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
     authority = PolkitAuthority(bus.con, group)
@@ -137,9 +138,32 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
     agent = Agent(
-        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock
+        config,
+        bus,
+        inference,
+        thermal,
+        service,
+        notifier,
+        authority,
+        standings,
+        sessions,
+        lock,
+        simulated,
     )
     return agent
+
+
+def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
+    """The heat loop, which paces and pauses inference."""
+    thermal = ThermalService(
+        config.thermal,
+        board(config),
+        thermal_ports(config, clock),
+        pause=inference.hold,
+        activity=inference.activity,
+    )
+    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
+    return thermal
 
 
 def build_inference(
@@ -232,8 +256,21 @@ def runs_units(config: Config) -> bool:
 
 def board(config: Config) -> BoardPreset:
     """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
+    presets = load_boards(board_directory())
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is not None:
+        return choose_board(presets, BoardFacts(), plant_of(wanted.plant).board)
     facts = read_board_facts(Path(config.thermal.sysfs_root))
-    return choose_board(load_boards(board_directory()), facts, config.thermal.board)
+    return choose_board(presets, facts, config.thermal.board)
+
+
+def simulated_board(config: Config, activity: Callable[[], float]) -> BoardThread | None:
+    """Where ``thermal.board`` asks for one; its tree is there on return."""
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is None:
+        return None
+    _log.warning("heat and clocks are simulated: %s", config.thermal.board)
+    return BoardThread(wanted, heat_root(config), activity)
 
 
 def board_directory() -> Path:

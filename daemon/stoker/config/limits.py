@@ -21,6 +21,7 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 DAY_S: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+BOARD: Final = re.compile(rf"{NAME.pattern}|sim:[A-Za-z0-9][A-Za-z0-9.,=_-]{{0,127}}")
 GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 USER: Final = re.compile(r"(?:[a-z_][a-z0-9_-]{0,31})?")  # "" = nobody
 _MAX_PATH_BYTES: Final = 4096  # PATH_MAX
@@ -218,7 +219,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "thermal": {
         "enabled": flag,
-        "board": matching(NAME, 'a board\'s name or "auto"'),
+        "board": matching(BOARD, 'a board\'s name, "auto" or "sim:PLANT"'),
         "wall_c": wall,
         "actuate": flag,
         "sysfs_root": path,
