@@ -163,9 +163,9 @@ def _log_to_journal_or_stderr() -> None:
 
 def _check(config: Config) -> int:
     """What stokerd would run with; the board's preset is read too."""
-    from stoker.wiring import board
+    from stoker.wiring import check_board
 
-    preset = board(config)
+    preset = check_board(config)
     names = ", ".join(model.name for model in config.models) or "none"
     sys.stdout.write(f"configuration is good: models {names}; board {preset.name}\n")
     return 0

@@ -19,6 +19,7 @@ from stoker.config.changes import diff
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import simulation
 from stoker.core.boards import BoardFacts, BoardPreset, choose_board
+from stoker.core.thermal_plan import check_sensors
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
@@ -38,6 +39,7 @@ from stoker.drivers.session_store import SqliteSessionStore
 from stoker.drivers.simulated_board import BoardThread, plant_of
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
+from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
@@ -155,10 +157,12 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
 
 def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
     """The heat loop, which paces and pauses inference."""
+    ports = thermal_ports(config, clock)
+    check_sensors(config.thermal, ports.sensors.discover())
     thermal = ThermalService(
         config.thermal,
         board(config),
-        thermal_ports(config, clock),
+        ports,
         pause=inference.hold,
         activity=inference.activity,
     )
@@ -252,6 +256,14 @@ def runs_units(config: Config) -> bool:
         return config.runner.launcher != "child"
     service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
     return service and runner_unit.installed()
+
+
+def check_board(config: Config) -> BoardPreset:
+    """As ``board``, and the sensors that the configuration names are there. A simulated board
+    has its own, which are not there before it is."""
+    if simulation.parse(config.thermal.board) is None:
+        check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
+    return board(config)
 
 
 def board(config: Config) -> BoardPreset:

@@ -100,6 +100,15 @@ def names(table: Table, key: str, default: Any) -> object:
     return found
 
 
+def sensors(table: Table, key: str, default: Any) -> object:
+    """Kernel names, so any printable text; whether they exist is seen when the board is."""
+    found = table.texts(key, default, max_items=16)
+    for index, name in enumerate(found):
+        if not 0 < len(name) <= 64 or not name.isprintable() or name in found[:index]:
+            table.refuse(f"{key}[{index}]", f"{name!r} is no sensor's name, or is there twice")
+    return found
+
+
 def prompts(table: Table, key: str, default: Any) -> object:
     """Whole system prompts, as programs send them."""
     found = table.texts(key, default, max_items=16)
@@ -222,8 +231,13 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "board": matching(BOARD, 'a board\'s name, "auto" or "sim:PLANT"'),
         "wall_c": wall,
         "actuate": flag,
+        "law": one_of("pi", "step-table", "open-loop"),
+        "sensors": sensors,
+        "margin_k": number(0.0, 20.0),
+        "gain_w_per_k": number(0.0, 100.0),
+        "reset_s": number(0.5, 600.0),
         "sysfs_root": path,
-        "period_min_s": number(0.05, 10.0),
+        "period_min_s": number(0.01, 10.0),
         "period_max_s": number(0.05, 60.0),
     },
     "access": {

@@ -25,6 +25,7 @@ def resume(state: ThermalState, now_s: Seconds) -> ThermalState:
     zones = {
         name: ZoneState(
             trust=_trust(zone.trust, now_s),
+            limits_khz=zone.limits_khz,
             power=replace(zone.power, filtered_c=None, slope_k_per_s=0.0, error_k=Kelvin(0.0)),
         )
         for name, zone in state.zones.items()

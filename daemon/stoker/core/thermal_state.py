@@ -47,6 +47,7 @@ class Observation:
 class ZoneState:
     trust: Trust
     power: PidState
+    limits_khz: Mapping[str, KiloHertz] = field(default_factory=dict)  # of the step-table law
 
 
 @dataclass(frozen=True, slots=True)

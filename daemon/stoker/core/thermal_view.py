@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core import caps
+from stoker.core import caps, step_table
 from stoker.core.failsafe import Level
 from stoker.core.thermal_plan import ThermalPlan, ZonePlan
 from stoker.core.thermal_state import Observation, ThermalState
@@ -37,6 +37,7 @@ def snapshot(
         reason=reason or _why(plan, state, seen, nearest, working),
         period_s=next_period(plan, state),
         power_w=seen.power_w,
+        law=plan.law,
         firmware=() if seen.firmware is None else seen.firmware.now,
     )
 
@@ -44,6 +45,8 @@ def snapshot(
 def next_period(plan: ThermalPlan, state: ThermalState) -> Seconds:
     """Slow while far from the wall, fast near it or while a sensor is in doubt (1 s, 250 ms,
     100 ms as configured); faster gained nothing in simulation."""
+    if plan.law == "step-table" and plan.zones:
+        return step_table.PERIOD_S
     low_s, high_s = plan.period_min_s, plan.period_max_s
     period_s: float = high_s
     for zone in plan.zones:
