@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from stoker.api.bus import Bus
@@ -34,6 +35,7 @@ from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
 from stoker.drivers.polkit import PolkitAuthority
 from stoker.drivers.poller import EpollPoller
+from stoker.drivers.realtime_facts import realtime_facts
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
 from stoker.drivers.simulated_board import BoardThread, plant_of
@@ -136,6 +138,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
         cpu_share=read_cpu_share if runs_units(config) else CpuShare,
+        realtime=partial(realtime_facts, units=runs_units(config)),
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)

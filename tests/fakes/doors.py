@@ -22,6 +22,7 @@ from stoker.errors import NotFound, by_code
 from stoker.events.heat_finds import Finding, Found
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.models import ProbeReport, SwapResult
+from stoker.events.realtime import RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import (
     CpuShare,
@@ -295,6 +296,9 @@ class FakeAgent:
 
     def cpu_share(self) -> CpuShare:
         return CpuShare("partition", "2-3")
+
+    def realtime(self, runner_pid: int) -> RtView:
+        return RtView("cpuset", "told so", "2-3", "set", "other", 4096, "6.1", "PREEMPT", ("note",))
 
 
 class FakeAuthority:

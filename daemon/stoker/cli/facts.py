@@ -37,6 +37,9 @@ def _facts(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object,
         case "thermal":
             thermal = stoker.thermal()
             return thermal, screens.thermal(thermal, terminal)
+        case "rt":
+            placement = stoker.realtime()
+            return placement, heat_screens.placement(placement, terminal)
         case "tokens":
             return _tokens(args, stoker, terminal)
         case "version":

@@ -1,11 +1,11 @@
-"""What a search for sensors found, as lines for people. Pure: dictionaries in, lines out."""
+"""What a search for sensors found, and where the model runs, as lines for people. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoker.cli.screens import columns
+from stoker.cli.screens import columns, size
 from stoker.cli.terminal import Terminal
 
 
@@ -27,3 +27,31 @@ def found(findings: Sequence[Mapping[str, Any]], terminal: Terminal) -> list[str
             if grant:
                 refused.append(f"  {grant}")
     return [*columns(rows), *([""] if refused else []), *refused]
+
+
+_LEVELS = {
+    "partition": "CPUs of its own",
+    "cpuset": "chosen CPUs, shared with others",
+    "affinity": "chosen CPUs by the threads' own masks",
+    "none": "any CPU",
+}
+
+
+def placement(facts: Mapping[str, Any], terminal: Terminal) -> list[str]:
+    """Where and how the model's process runs (RealTime1)."""
+
+    def text(key: str) -> str:
+        return terminal.clean(str(facts.get(key, "")))
+
+    level, cpus = text("level"), text("cpus")
+    locked = int(facts.get("locked_bytes", 0))
+    rows = [
+        ("level", f"{level}: {_LEVELS.get(level, level)}" + (f" ({cpus})" if cpus else "")),
+        ("why", text("reason")),
+        ("pinning", text("pinning")),
+        ("scheduling", text("scheduling")),
+        ("locked", size(locked) if locked else "nothing"),
+        ("kernel", f"{text('kernel')}, {text('preemption')}"),
+        *(("", terminal.clean(str(note))) for note in facts.get("notes", ())),
+    ]
+    return [terminal.paint(f"{name:<12}", "dim") + value for name, value in rows if value]

@@ -15,6 +15,7 @@ from typing import Protocol
 from stoker.events.heat_finds import Found
 from stoker.events.inference import Ask, Delivery, MemoryUse, ModelInfo, Owner
 from stoker.events.models import SwapResult
+from stoker.events.realtime import RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
 
@@ -165,3 +166,6 @@ class AgentDoor(Protocol):
     def uptime_s(self) -> float: ...
 
     def cpu_share(self) -> CpuShare: ...
+
+    def realtime(self, runner_pid: int) -> RtView:
+        """Where and how the runner's threads run now; 0 = there is no runner."""
