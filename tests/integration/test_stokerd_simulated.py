@@ -10,6 +10,8 @@ import pytest
 from tests.integration.stokerd_rig import Stokerd, stokerd, until
 
 from stoker.api import contract
+from stoker.drivers.plants import PLANTS, Plant
+from stoker.drivers.simulated_board import SimulatedBoard
 from stoker.tour.private_bus import PrivateBus
 
 pytestmark = pytest.mark.bus
@@ -57,3 +59,40 @@ def test_after_sigkill_the_next_start_begins_with_an_uncapped_board(
         assert int(cap_file(daemon).read_text()) == 1_500_000
         assert heat(daemon)["Cap"] == 0
         assert not (tmp_path / "run/caps.json").exists()
+
+
+def test_without_a_partition_real_time_says_why_there_is_none(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    config = '[models.echo]\npath = "/dev/null"\n'
+    cold = ("--engine", "echo", "--board", "sim:pi4-bare,load=agent")
+    with stokerd(private_bus, tmp_path, child_env, *cold, config=config) as daemon:
+        daemon.wait_ready()
+        found = daemon.client.get_all(contract.REALTIME)
+    assert found["Level"] in ("none", "affinity")
+    assert "child of stokerd" in found["Reason"]
+    assert found["Scheduling"] == "other"
+    assert found["Pinning"] in ("free", "set", "one-to-one")
+    assert found["Kernel"]
+
+
+def test_what_a_killed_stokerd_capped_is_given_back_by_the_next_one(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    """On a tree that outlives it, as a real /sys does."""
+    tree = tmp_path / "sys"
+    plant = Plant(PLANTS["pi4-bare"])
+    plant.warm_to(80.0)
+    board = SimulatedBoard(plant, tree)
+    cap = board.policy_dir("policy0") / "scaling_max_freq"
+    options = ("--engine", "echo", "--sysfs-root", str(tree))
+    killed = Stokerd(private_bus, tmp_path, child_env, *options)
+    until(lambda: int(cap.read_text() or 0) < 1_500_000, "a cap")
+    killed.process.send_signal(signal.SIGKILL)
+    killed.process.wait(10)
+    killed.client.close()
+    assert int(cap.read_text()) < 1_500_000
+    (board.zone_dir("cpu-thermal") / "temp").write_text("45000\n")
+    with stokerd(private_bus, tmp_path, child_env, *options) as daemon:
+        assert int(cap.read_text()) == 1_500_000
+        assert heat(daemon)["Cap"] == 0

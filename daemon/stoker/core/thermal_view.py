@@ -124,7 +124,7 @@ def _why(
             return f"another program set {name} to {cap.foreign_khz} kHz over our cap"
     for name in sorted(plan.actuated):
         if state.caps[name].refused(seen.now_s):
-            return f"the kernel refused our cap on {name}"
+            return f"the kernel refused our cap on {name}: see stokerctl thermal discover"
     if seen.firmware is not None and seen.firmware.limits:
         return f"the firmware limits the clock: {', '.join(seen.firmware.now)}"
     if not working and plan.notice:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
 from stoker.config.schema import ThermalConfig
 from stoker.core.boards import BoardPreset
+from stoker.core.caps import CapState
 from stoker.core.thermal import adopt, decide, start
 from stoker.core.thermal_plan import ThermalPlan, make_plan
 from stoker.core.thermal_resume import GRACE_S, SLEPT_S, resume
@@ -137,7 +138,9 @@ class ThermalService:
         seen = self._sense(now_s)
         if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
             self._rescan(now_s)
+        before = self._state.caps
         self._state, decision = decide(self._plan, self._state, seen)
+        self._tell_of_writers(before)
         self._act(decision)
         self._report(decision.snapshot)
 
@@ -234,6 +237,18 @@ class ThermalService:
             policy = self._plan.policies[action.policy]
             if not self._try("set a cap", partial(self._writer.apply, action, policy), False):
                 self._refused.add(action.policy)
+
+    def _tell_of_writers(self, before: Mapping[str, CapState]) -> None:
+        """Once, until it was quiet for a minute: the journal must tell who else turns the knob."""
+        for name, cap in self._state.caps.items():
+            known = before.get(name)
+            if cap.foreign_khz is not None and (known is None or known.foreign_khz is None):
+                log.warning(
+                    "another program set %s to %d kHz over our cap; two of TLP, auto-cpufreq, "
+                    "power-profiles-daemon and stokerd are one too many",
+                    name,
+                    cap.foreign_khz,
+                )
 
     def _report(self, snapshot: ThermalSnapshot) -> None:
         before = self._details.snapshot
