@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.plants import Plant
+from stoker.drivers.plants import Plant
 from stoker.events.thermal import CapRecord, FrequencyPolicy, Reading, Sensor, Trip
 from stoker.services.caps import ThermalPorts
 from stoker.units import Celsius, KiloHertz, Seconds

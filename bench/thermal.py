@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench.plants import PLANTS, Plant, PlantSpec, warmer
 from bench.thermal_laws import Law, OpenLoop, StepTable, StepWise, Stoker
+from stoker.drivers.plants import PLANTS, Plant, PlantSpec, warmer
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "thermal.json"
 STEP_S: Final = 0.02

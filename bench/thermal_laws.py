@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.plant_ports import plant_ports
-from bench.plants import Plant
 from stoker.config.schema import ThermalConfig
 from stoker.core.boards import BoardFacts, choose_board
 from stoker.drivers.board_files import load_boards
+from stoker.drivers.plants import Plant
 from stoker.services.thermal import ThermalService
 from stoker.units import Celsius
 
@@ -91,7 +91,7 @@ class Stoker:
 
     def __init__(self, plant: Plant, wall_c: float) -> None:
         self.ports, self.sensors, self.policies = plant_ports(plant)
-        preset = choose_board(load_boards(BOARDS), BoardFacts(compatible=plant.spec.compatible))
+        preset = choose_board(load_boards(BOARDS), BoardFacts(), plant.spec.board)
         config = ThermalConfig(wall_c=Celsius(wall_c))
         self.service = ThermalService(config, preset, self.ports)
 

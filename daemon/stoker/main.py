@@ -31,6 +31,7 @@ EXAMPLES = """\
 examples:
   stokerd --check-config
   stokerd --fit ~/models/tiny.gguf
+  stokerd --board sim:pi5-bare,speed=8 --check-config
   stokerd --bus session --model ~/models/tiny.gguf --state-dir /tmp/s --runtime-dir /tmp/r
 """
 
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("--state-dir", type=Path, metavar="DIR", help="instead of /var/lib/stoker")
     add("--runtime-dir", type=Path, metavar="DIR", help="instead of /run/stoker")
     add("--sysfs-root", type=Path, metavar="DIR", help="instead of /sys (simulated boards)")
+    add("--board", metavar="NAME", help="a board preset, auto, or sim:PLANT for a simulated board")
     add("--log-level", choices=("debug", "info", "warning", "error"))
     add("--fit", metavar="MODEL", help="say what of a configured model or a file fits here, exit")
     add("--json", action="store_true", help="with --fit: for programs")
@@ -75,7 +77,7 @@ def configuration(args: argparse.Namespace) -> Config:
         config,
         daemon=daemon,
         runner=_with(config.runner, engine=args.engine),
-        thermal=_with(config.thermal, sysfs_root=_text(args.sysfs_root)),
+        thermal=_with(config.thermal, sysfs_root=_text(args.sysfs_root), board=args.board),
     )
     return config if args.model is None else _serving(config, args.model)
 
@@ -146,7 +148,7 @@ def _despite_faults(args: argparse.Namespace) -> Config:
         _log.warning("%s; caps are looked for in the usual places", error.message)
         plain = Config()
         daemon = _with(plain.daemon, runtime_dir=_text(args.runtime_dir))
-        thermal = _with(plain.thermal, sysfs_root=_text(args.sysfs_root))
+        thermal = _with(plain.thermal, sysfs_root=_text(args.sysfs_root), board=args.board)
         return replace(plain, daemon=daemon, thermal=thermal)
 
 
@@ -161,9 +163,9 @@ def _log_to_journal_or_stderr() -> None:
 
 def _check(config: Config) -> int:
     """What stokerd would run with; the board's preset is read too."""
-    from stoker.wiring import board
+    from stoker.wiring import check_board
 
-    preset = board(config)
+    preset = check_board(config)
     names = ", ".join(model.name for model in config.models) or "none"
     sys.stdout.write(f"configuration is good: models {names}; board {preset.name}\n")
     return 0

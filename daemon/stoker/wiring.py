@@ -11,20 +11,23 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from stoker.api.bus import Bus
 from stoker.api.doors import Published, publish
 from stoker.config.changes import diff
 from stoker.config.schema import Config, ModelConfig
-from stoker.core.boards import BoardPreset, choose_board
+from stoker.core import simulation
+from stoker.core.boards import BoardFacts, BoardPreset, choose_board
+from stoker.core.thermal_plan import check_sensors
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpus import usable_cpus
-from stoker.drivers.heat_ports import thermal_ports
+from stoker.drivers.heat_ports import heat_root, thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
@@ -32,10 +35,13 @@ from stoker.drivers.notify import SystemdNotifier
 from stoker.drivers.pipe_sink import PipeSinks
 from stoker.drivers.polkit import PolkitAuthority
 from stoker.drivers.poller import EpollPoller
+from stoker.drivers.realtime_facts import realtime_facts
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
+from stoker.drivers.simulated_board import BoardThread, plant_of
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
+from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
@@ -70,10 +76,13 @@ class Agent:
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
+    simulated: BoardThread | None = None
     published: Published | None = None
 
     def start(self) -> None:
         """Heat is watched before work begins; the name is ours before READY."""
+        if self.simulated is not None:
+            self.simulated.start()
         self.thermal.start()
         self.inference.start()
         self.sessions.start()
@@ -97,6 +106,8 @@ class Agent:
         self.inference.stop(limit)
         self.sessions.stop(limit)
         self.thermal.stop()
+        if self.simulated is not None:
+            self.simulated.stop()
         self.bus.close()
         self.lock.release()
 
@@ -108,14 +119,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
     inference = build_inference(config, clock, standings=standings)
-    thermal = ThermalService(
-        config.thermal,
-        board(config),
-        thermal_ports(config, clock),
-        pause=inference.hold,
-        activity=inference.activity,
-    )
-    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
+    simulated = simulated_board(config, inference.activity)
+    thermal = build_thermal(config, clock, inference)
     bus = Bus.connect(config.daemon.bus)
     group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
     authority = PolkitAuthority(bus.con, group)
@@ -133,13 +138,39 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
         cpu_share=read_cpu_share if runs_units(config) else CpuShare,
+        realtime=partial(realtime_facts, units=runs_units(config)),
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
     agent = Agent(
-        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock
+        config,
+        bus,
+        inference,
+        thermal,
+        service,
+        notifier,
+        authority,
+        standings,
+        sessions,
+        lock,
+        simulated,
     )
     return agent
+
+
+def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
+    """The heat loop, which paces and pauses inference."""
+    ports = thermal_ports(config, clock)
+    check_sensors(config.thermal, ports.sensors.discover())
+    thermal = ThermalService(
+        config.thermal,
+        board(config),
+        ports,
+        pause=inference.hold,
+        activity=inference.activity,
+    )
+    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
+    return thermal
 
 
 def build_inference(
@@ -230,10 +261,31 @@ def runs_units(config: Config) -> bool:
     return service and runner_unit.installed()
 
 
+def check_board(config: Config) -> BoardPreset:
+    """As ``board``, and the sensors that the configuration names are there. A simulated board
+    has its own, which are not there before it is."""
+    if simulation.parse(config.thermal.board) is None:
+        check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
+    return board(config)
+
+
 def board(config: Config) -> BoardPreset:
     """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
+    presets = load_boards(board_directory())
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is not None:
+        return choose_board(presets, BoardFacts(), plant_of(wanted.plant).board)
     facts = read_board_facts(Path(config.thermal.sysfs_root))
-    return choose_board(load_boards(board_directory()), facts, config.thermal.board)
+    return choose_board(presets, facts, config.thermal.board)
+
+
+def simulated_board(config: Config, activity: Callable[[], float]) -> BoardThread | None:
+    """Where ``thermal.board`` asks for one; its tree is there on return."""
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is None:
+        return None
+    _log.warning("heat and clocks are simulated: %s", config.thermal.board)
+    return BoardThread(wanted, heat_root(config), activity)
 
 
 def board_directory() -> Path:

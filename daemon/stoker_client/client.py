@@ -7,6 +7,7 @@ It holds no conversation: pass earlier messages again, or let the agent keep a `
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -21,6 +22,7 @@ from stoker_client.stream import Stream
 
 AGENT: Final = "org.stoker.Agent1"
 INFERENCE: Final = "org.stoker.Inference1"
+REALTIME: Final = "org.stoker.RealTime1"
 THERMAL: Final = "org.stoker.Thermal1"
 
 
@@ -115,6 +117,15 @@ class Stoker:
             state=str(now.get("State", "")),
         )
         return found
+
+    def discover_heat(self, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+        """All that this board shows of heat, read or refused; see Thermal1.Discover."""
+        return [dict(found) for found in self._bus.call(THERMAL, "Discover", timeout_s=timeout_s)]
+
+    def realtime(self) -> dict[str, Any]:
+        """Where and how the model's process runs: the properties of RealTime1, in lower case."""
+        found = self._bus.properties(REALTIME)
+        return {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower(): found[key] for key in sorted(found)}
 
     def load_state(self) -> tuple[str, float]:
         """(state of the inference service, progress 0..1 of a running load)."""

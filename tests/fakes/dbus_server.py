@@ -24,7 +24,7 @@ from stoker.config.schema import Config, InferenceConfig
 from stoker.drivers.clock import MonotonicClock
 from stoker.errors import StokerError
 from stoker.services.sessions import SessionService
-from stoker.units import Bytes, Celsius
+from stoker.units import Bytes, Celsius, Fraction
 
 # What Reload changes to: a request may ask for one token at most.
 SMALL = Config(inference=InferenceConfig(max_request_bytes=Bytes(100), max_tokens_limit=1))
@@ -74,7 +74,8 @@ def main() -> int:
 
     def warm() -> bool:
         celsius = thermal.snapshot().temperature_c or 0.0
-        thermal.set(temperature_c=Celsius(celsius + 0.1))
+        left = Fraction(max(0.0, thermal.snapshot().headroom - 0.01))
+        thermal.set(temperature_c=Celsius(celsius + 0.1), headroom=left)
         return True
 
     if options.thermal_step:

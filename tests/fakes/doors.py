@@ -19,8 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from stoker.errors import NotFound, by_code
+from stoker.events.heat_finds import Finding, Found
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.models import ProbeReport, SwapResult
+from stoker.events.realtime import RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import (
     CpuShare,
@@ -272,6 +274,11 @@ class FakeThermal:
         policy = FrequencyPolicy("policy0", (0, 1), steps[0], steps[1], steps, writable=True)
         return ThermalDetails(self._snapshot, sensors, (policy,))
 
+    def discover(self) -> Future[tuple[Found, ...]]:
+        zone = Finding("zone", "cpu", "/sys/x", "51.5 °C")
+        meter = Finding("power", "package-0", "/sys/z", "", "EACCES", "read")
+        return _now((Found(zone, "holds policy0"), Found(meter, "not used", "grant does it")))
+
 
 class FakeAgent:
     """An AgentDoor whose configuration is always fine."""
@@ -289,6 +296,9 @@ class FakeAgent:
 
     def cpu_share(self) -> CpuShare:
         return CpuShare("partition", "2-3")
+
+    def realtime(self, runner_pid: int) -> RtView:
+        return RtView("cpuset", "told so", "2-3", "set", "other", 4096, "6.1", "PREEMPT", ("note",))
 
 
 class FakeAuthority:

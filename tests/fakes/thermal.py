@@ -6,15 +6,15 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.plants import PLANTS, Plant
-from bench.simulated_board import SimulatedBoard
-
 from stoker.config.schema import ThermalConfig
 from stoker.core.boards import BoardFacts, BoardPreset, choose_board
+from stoker.drivers.attribute import read_attribute, write_attribute
 from stoker.drivers.board_files import load_boards
 from stoker.drivers.cap_journal import FileCapJournal
-from stoker.drivers.cpufreq import Cpufreq, write_attribute
-from stoker.drivers.sysfs_thermal import SysfsThermal, read_attribute
+from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.plants import PLANTS, Plant
+from stoker.drivers.simulated_board import SimulatedBoard
+from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.services.thermal import ThermalPorts, ThermalService
 from stoker.units import Seconds
 

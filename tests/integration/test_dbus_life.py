@@ -183,6 +183,27 @@ def test_properties_changed_comes_at_most_once_a_second(
     assert heard == sorted(heard)
 
 
+def test_a_falling_headroom_is_told_once_for_each_threshold(
+    private_bus: PrivateBus, spawn: Spawn
+) -> None:
+    heard: list[tuple[float, bool, float]] = []
+    with BusClient(private_bus.address) as client:
+        client.con.signal_subscribe(
+            contract.BUS_NAME, contract.THERMAL, "HeadroomCrossed", contract.AGENT_PATH,
+            None, 0, lambda *signal: heard.append(signal[5].unpack()),
+        )  # fmt: skip
+        address = private_bus.address
+        spawn("tests.fakes.dbus_server", address, "--thermal-step", "5", ready="ready")
+        context = GLib.MainContext.default()
+        end = time.monotonic() + 10.0
+        while len(heard) < 4 and time.monotonic() < end:
+            context.iteration(False)
+            time.sleep(0.005)
+    thresholds = [threshold for threshold, _above, _headroom in heard]
+    assert thresholds == [0.75, 0.5, 0.25, 0.1]
+    assert all(not above and now <= threshold for threshold, above, now in heard)
+
+
 def test_limits_of_a_reloaded_configuration_hold_at_once(caller: BusClient) -> None:
     two = GLib.Variant("u", 2)
     os.close(caller.create_job("words", max_tokens=two)[1])

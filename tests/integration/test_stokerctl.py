@@ -82,6 +82,21 @@ def test_facts_have_plain_types(stoker: Stoker) -> None:
     assert (thermal["wall_c"], thermal["cap_khz"], thermal["state"]) == (75.0, 1_500_000, "ok")
     assert thermal["caps_khz"] == {"policy0": 1_500_000}
     assert stoker.load_state()[0] == "ready"
+    placement = stoker.realtime()
+    assert (placement["level"], placement["locked_bytes"], placement["notes"]) == (
+        "cpuset", 4096, ["note"],
+    )  # fmt: skip
+    assert [item["name"] for item in stoker.discover_heat()] == ["cpu", "package-0"]
+
+
+def test_heat_and_placement_are_shown(env: Env) -> None:
+    found = ctl(env, "thermal", "discover")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "cannot read /sys/z: EACCES\n  grant does it" in found.stdout
+    assert json.loads(ctl(env, "--json", "thermal", "discover").stdout)[0]["use"] == "holds policy0"
+    shown = ctl(env, "rt")
+    assert "cpuset: chosen CPUs, shared with others (2-3)" in shown.stdout
+    assert json.loads(ctl(env, "--json", "rt", "show").stdout)["reason"] == "told so"
 
 
 @pytest.mark.parametrize("code", ["busy", "throttled", "context-length-exceeded"])

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from bench.plants import PLANTS, Plant, warmer
 from bench.thermal_laws import Stoker
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from stoker.core.thermal import start as start_loop
 from stoker.core.thermal_plan import make_plan
 from stoker.core.thermal_state import Observation
 from stoker.drivers.cap_journal import FileCapJournal
+from stoker.drivers.plants import PLANTS, Plant, warmer
 from stoker.events.thermal import CapRecord, FrequencyPolicy, Reading, Sensor, Trip
 from stoker.units import Celsius, Fraction, KiloHertz, Seconds, Watts
 

@@ -20,8 +20,9 @@ JOB: Final = "org.stoker.Job1"
 SESSION: Final = "org.stoker.Session1"
 SESSIONS_PATH: Final = "/org/stoker/Agent1/sessions"
 THERMAL: Final = "org.stoker.Thermal1"
+REALTIME: Final = "org.stoker.RealTime1"
 PROPERTIES: Final = "org.freedesktop.DBus.Properties"
-INTERFACES: Final = (AGENT, INFERENCE, JOB, SESSION, THERMAL)
+INTERFACES: Final = (AGENT, INFERENCE, JOB, REALTIME, SESSION, THERMAL)
 
 
 def xml(interface: str) -> str:

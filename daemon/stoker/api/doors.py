@@ -21,6 +21,7 @@ from stoker.api.changes import Changes, Latest
 from stoker.api.exports import Exports, pack_properties
 from stoker.api.inference import InferenceRoom
 from stoker.api.job import Jobs
+from stoker.api.realtime import RealTimeRoom
 from stoker.api.requests import Limits
 from stoker.api.session import Sessions
 from stoker.api.thermal import ThermalRoom
@@ -89,6 +90,7 @@ def publish(
             asking,
             ThermalRoom(thermal),
             AgentRoom(agent, inference, thermal, authority),
+            RealTimeRoom(agent, inference),
         ):
             exports.add(contract.AGENT_PATH, room.door())
         published._undo += _listen(bus, inference, thermal, jobs)
@@ -120,7 +122,14 @@ def _listen(
     def offer_inference(snapshot: InferenceSnapshot) -> None:
         asked.offer(inference_room.properties(snapshot))
 
+    def crossed(values: tuple[float, bool, float]) -> None:
+        body = GLib.Variant("(dbd)", values)
+        bus.emit(contract.AGENT_PATH, contract.THERMAL, "HeadroomCrossed", body)
+
+    headroom = thermal_room.HeadroomSignal(thermal.snapshot().headroom, crossed)
+
     def offer_heat(snapshot: ThermalSnapshot) -> None:
+        headroom.offer(snapshot)
         heat.offer(thermal_room.properties(snapshot))
 
     inference.listen(

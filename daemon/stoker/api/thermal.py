@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from stoker.api import contract
-from stoker.api.exports import Answer, Door, bus_text, vardict
+from stoker.api.exports import Answer, Door, Later, bus_text, vardict
+from stoker.core import headroom
+from stoker.events.heat_finds import Found
 from stoker.events.inference import Owner
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import ThermalDetails, ThermalDoor
@@ -19,12 +22,28 @@ class ThermalRoom:
     def door(self) -> Door:
         return Door(
             contract.THERMAL,
-            {"Details": self.details},
+            {"Details": self.details, "Discover": self.discover},
             lambda _owner: properties(self._service.snapshot()),
         )
 
     def details(self, _owner: Owner, _args: tuple[Any, ...]) -> Answer:
         return Answer((pack(self._service.details()),))
+
+    def discover(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
+        return Later(self._service.discover(), lambda found: Answer(([*map(_found, found)],)))
+
+
+class HeadroomSignal:
+    """Says when the headroom crosses a threshold. Main loop only; ``send`` takes the body."""
+
+    def __init__(self, first: float, send: Callable[[tuple[float, bool, float]], None]) -> None:
+        self._below, _news = headroom.crossed(0, first)
+        self._send = send
+
+    def offer(self, now: ThermalSnapshot) -> None:
+        self._below, news = headroom.crossed(self._below, now.headroom)
+        for crossing in news:
+            self._send((crossing.threshold, crossing.above, round(float(now.headroom), 3)))
 
 
 def properties(now: ThermalSnapshot) -> dict[str, Any]:
@@ -34,6 +53,7 @@ def properties(now: ThermalSnapshot) -> dict[str, Any]:
         "Temperature": math.nan if celsius is None else round(float(celsius), 1),
         "Wall": float(now.wall_c),
         "Headroom": round(float(now.headroom), 3),
+        "HeadroomThresholds": list(headroom.THRESHOLDS),
         "Cap": min(now.cap_khz.values(), default=0),
         "State": now.state,
     }
@@ -41,7 +61,14 @@ def properties(now: ThermalSnapshot) -> dict[str, Any]:
 
 def pack(details: ThermalDetails) -> dict[str, Any]:
     now = details.snapshot
+    known: dict[str, tuple[str, Any]] = {}
+    if now.power_w is not None:
+        known["power_w"] = ("d", float(now.power_w))
+    if now.firmware:
+        known["firmware"] = ("as", list(now.firmware))
     return vardict(
+        **known,
+        law=("s", now.law),
         board=("s", now.board),
         sensor=("s", now.sensor),
         actuator=("s", now.actuator),
@@ -51,6 +78,21 @@ def pack(details: ThermalDetails) -> dict[str, Any]:
         sensors=("aa{sv}", [_sensor(sensor, reading) for sensor, reading in details.sensors]),
         policies=("aa{sv}", [_policy(policy) for policy in details.policies]),
     )
+
+
+def _found(found: Found) -> dict[str, Any]:
+    thing = found.finding
+    texts = {
+        "kind": thing.kind,
+        "name": thing.name,
+        "path": thing.path,
+        "value": thing.value,
+        "use": found.use,
+        "fault": thing.fault,
+        "denied": thing.denied,
+        "grant": found.grant,
+    }
+    return vardict(**{key: ("s", text) for key, text in texts.items() if text})
 
 
 def _sensor(sensor: Sensor, reading: Reading) -> dict[str, Any]:

@@ -161,6 +161,20 @@ def _fill_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="NAME", nargs="?", help="the model to use, or its alias")
 
 
+def _fill_thermal(parser: argparse.ArgumentParser) -> None:
+    actions = ("show", "discover")
+    parser.add_argument("action", nargs="?", choices=actions, default="show", help="what to do")
+
+
+def _fill_rt(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", nargs="?", choices=("show", "probe"), default="show", help="what to do")
+    add("--seconds", metavar="SECONDS", type=_seconds, default=5.0, help="probe: time of each arm")
+    add("--interval-us", metavar="N", type=_interval, default=1000, help="probe: between wake-ups")
+    add("--cpu", metavar="N", type=int, help="probe: pin to this CPU")
+    add("--tool", choices=("auto", "own", "cyclictest"), default="auto", help="probe: measure with")
+
+
 def _fill_tokens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the text (or standard input)")
     parser.add_argument("--ids", action="store_true", help="print the token ids too")
@@ -182,6 +196,13 @@ def _seconds(word: str) -> float:
     value = float(word)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
+    return value
+
+
+def _interval(word: str) -> int:
+    value = int(word)
+    if not 100 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{word} is not 100..1000000 microseconds")
     return value
 
 
@@ -261,8 +282,29 @@ VERBS: Final[tuple[Verb, ...]] = (
     Verb(
         "thermal",
         "temperature, wall and clock caps",
-        "Sensors, frequency policies, the cap that is set now, and why.",
-        ("stokerctl thermal", "watch -n 1 stokerctl thermal"),
+        'Sensors, frequency policies, the cap that is set now, and why. "discover" lists all that\n'
+        "this board shows of heat, what each is used for, and what could not be read and which\n"
+        "packaged file grants it.",
+        (
+            "stokerctl thermal",
+            "watch -n 1 stokerctl thermal",
+            "stokerctl thermal discover",
+        ),
+        _fill_thermal,
+    ),
+    Verb(
+        "rt",
+        "CPUs and real time: what was reached, what it gives",
+        '"show" tells which level of CPU placement the model\'s process reached and why not\n'
+        'more. "probe" measures how late this machine wakes a sleeping thread: plain, pinned to\n'
+        "a CPU, FIFO (where permitted) and both. It needs no agent and no package, and uses\n"
+        "cyclictest where it is installed.",
+        (
+            "stokerctl rt",
+            "stokerctl rt probe --seconds 60",
+            "sudo stokerctl --json rt probe --tool own",
+        ),
+        _fill_rt,
     ),
     Verb(
         "version",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from stoker import __version__
-from stoker.cli import ask, screens
+from stoker.cli import ask, heat_screens, screens
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
 
@@ -31,9 +31,15 @@ def _facts(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object,
         case "models":
             models = stoker.models()
             return models, screens.models(models, terminal)
+        case "thermal" if args.action == "discover":
+            found = stoker.discover_heat()
+            return found, heat_screens.found(found, terminal)
         case "thermal":
             thermal = stoker.thermal()
             return thermal, screens.thermal(thermal, terminal)
+        case "rt":
+            placement = stoker.realtime()
+            return placement, heat_screens.placement(placement, terminal)
         case "tokens":
             return _tokens(args, stoker, terminal)
         case "version":

@@ -93,6 +93,10 @@ def _verb(args: Namespace, terminal: Terminal) -> int:
             from stoker.cli import ask
 
             return ask.run(args, terminal)
+        case "rt" if args.action == "probe":
+            from stoker.cli import rt_probe
+
+            return rt_probe.run(args, terminal)
         case "embed":
             from stoker.cli import embed
 

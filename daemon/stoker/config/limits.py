@@ -21,6 +21,7 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 DAY_S: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+BOARD: Final = re.compile(rf"{NAME.pattern}|sim:[A-Za-z0-9][A-Za-z0-9.,=_-]{{0,127}}")
 GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 USER: Final = re.compile(r"(?:[a-z_][a-z0-9_-]{0,31})?")  # "" = nobody
 _MAX_PATH_BYTES: Final = 4096  # PATH_MAX
@@ -96,6 +97,15 @@ def names(table: Table, key: str, default: Any) -> object:
     for index, name in enumerate(found):
         if not NAME.fullmatch(name):
             table.refuse(f"{key}[{index}]", f"{name!r} is not a model's name")
+    return found
+
+
+def sensors(table: Table, key: str, default: Any) -> object:
+    """Kernel names, so any printable text; whether they exist is seen when the board is."""
+    found = table.texts(key, default, max_items=16)
+    for index, name in enumerate(found):
+        if not 0 < len(name) <= 64 or not name.isprintable() or name in found[:index]:
+            table.refuse(f"{key}[{index}]", f"{name!r} is no sensor's name, or is there twice")
     return found
 
 
@@ -218,11 +228,16 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "thermal": {
         "enabled": flag,
-        "board": matching(NAME, 'a board\'s name or "auto"'),
+        "board": matching(BOARD, 'a board\'s name, "auto" or "sim:PLANT"'),
         "wall_c": wall,
         "actuate": flag,
+        "law": one_of("pi", "step-table", "open-loop"),
+        "sensors": sensors,
+        "margin_k": number(0.0, 20.0),
+        "gain_w_per_k": number(0.0, 100.0),
+        "reset_s": number(0.5, 600.0),
         "sysfs_root": path,
-        "period_min_s": number(0.05, 10.0),
+        "period_min_s": number(0.01, 10.0),
         "period_max_s": number(0.05, 60.0),
     },
     "access": {

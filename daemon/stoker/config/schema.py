@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stoker.events.prompt import Sampling
-from stoker.units import Bytes, Celsius, Seconds
+from stoker.units import Bytes, Celsius, Kelvin, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,11 @@ class ThermalConfig:
     board: str = "auto"  # a preset's name in policies/boards
     wall_c: Celsius = Celsius(0.0)  # 0 = the board's; never above what the kernel's trips allow
     actuate: bool = True  # false = watch only
+    law: str = "pi"  # pi | step-table | open-loop; see docs/thermal.md
+    sensors: tuple[str, ...] = ()  # controlled instead of the board's, by the name of their type
+    margin_k: Kelvin = Kelvin(0.0)  # the pi law aims so far below the wall; 0 = the board's
+    gain_w_per_k: float = 0.0  # of the pi law; 0 = the board's, 1 / ΣR
+    reset_s: Seconds = Seconds(7.0)  # integral time of the pi law
     sysfs_root: str = "/sys"
     period_min_s: Seconds = Seconds(0.1)
     period_max_s: Seconds = Seconds(1.0)

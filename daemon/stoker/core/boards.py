@@ -73,6 +73,7 @@ class BoardPreset:
     assumed_full_w: float = 10.0  # budget where there are no policies to add up
     expects_actuator: bool = True
     clusters: tuple[ClusterPower, ...] = ()
+    power_meters: tuple[str, ...] = ()  # the first that exists measures the power burnt
 
     @property
     def gain_w_per_k(self) -> float:
@@ -112,6 +113,7 @@ def parse_board(data: Mapping[str, object], source: str) -> BoardPreset:
         assumed_full_w=table.number("assumed_full_w", 10.0, low=0.1, high=1000),
         expects_actuator=table.flag("expects_actuator", True),
         clusters=clusters,
+        power_meters=table.texts("power_meters", ()),
     )
     table.finish()
     return preset

@@ -41,6 +41,7 @@ class CapState:
     refused_s: Seconds = _LONG_AGO
     foreign_khz: KiloHertz | None = None
     foreign_s: Seconds = _LONG_AGO
+    slept: bool = False  # the device slept since: a cap that is gone was nobody's deed
 
     def refused(self, now_s: Seconds) -> bool:
         return now_s - self.refused_s < REFUSED_RETRY_S
@@ -60,6 +61,10 @@ def observe(
         if state.original_khz is None:
             return replace(state, original_khz=max_khz if hot else granted_khz)
         return state if hot else replace(state, original_khz=granted_khz)
+    if state.slept:
+        # Frequency drivers may start anew: what we wrote is written again at once.
+        ours_khz = state.ours_khz if granted_khz <= state.ours_khz else None
+        return replace(state, slept=False, ours_khz=ours_khz)
     if granted_khz > state.ours_khz:
         return replace(state, foreign_khz=granted_khz, foreign_s=now_s, original_khz=granted_khz)
     if now_s - state.foreign_s > REMEMBER_FOREIGN_S:

@@ -7,9 +7,10 @@ Must not: read, write, log, or know the clock; the service does what the actions
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from stoker.core import caps, failsafe, opp, pid
+from stoker.core import caps, failsafe, opp, pid, step_table
 from stoker.core.caps import CapState, SetCap
 from stoker.core.failsafe import Level, Sample, Trust
 from stoker.core.opp import StepState
@@ -84,6 +85,12 @@ def _hot(plan: ThermalPlan, state: ThermalState, policy: str = "") -> bool:
     return False
 
 
+def _firmware_limits(seen: Observation) -> bool:
+    """A Pi's firmware slows the clock behind the kernel's back: what a cap allows beyond
+    that would come all at once when it lets go."""
+    return seen.firmware is not None and seen.firmware.limits
+
+
 def _observe_caps(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[str, CapState]:
     hot = _hot(plan, state)
     known: dict[str, CapState] = {}
@@ -109,6 +116,8 @@ def _zone(
         ceiling_w += table.watts[caps.highest_index(cap, table, granted)]
     if not zone.policies:
         burning_w, ceiling_w = before.power.budget_w * seen.activity, zone.gains.power_max_w
+    if seen.power_w is not None:
+        burning_w = seen.power_w
     trust = failsafe.step(
         zone.limits,
         before.trust,
@@ -120,7 +129,13 @@ def _zone(
         if trust.level >= Level.SAFE:
             safe_w = Watts(min(power.budget_w, SAFE_BUDGET * zone.gains.power_max_w))
             power = pid.hold(power, zone.gains, safe_w)
-        return ZoneState(trust, power)
+        return ZoneState(trust, power, before.limits_khz)
+    may_rise = trust.level is Level.OK and not _firmware_limits(seen)
+    if plan.law == "open-loop":
+        return ZoneState(trust, pid.hold(before.power, zone.gains, zone.gains.power_max_w))
+    if plan.law == "step-table" and zone.policies:
+        above_k = trust.median_c - zone.wall_c
+        return _step_table(zone, plan, replace(before, trust=trust), above_k, may_rise=may_rise)
     power, _ = pid.step(
         zone.gains,
         before.power,
@@ -129,10 +144,20 @@ def _zone(
             wall_c=zone.wall_c,
             dt_s=dt_s,
             ceiling_w=Watts(ceiling_w * opp.RISE_MARGIN),
-            may_rise=trust.level is Level.OK and trust.median_c < zone.wall_c,
+            may_rise=may_rise and trust.median_c < zone.wall_c,
         ),
     )
     return ZoneState(trust, power)
+
+
+def _step_table(
+    zone: ZonePlan, plan: ThermalPlan, before: ZoneState, above_k: float, *, may_rise: bool
+) -> ZoneState:
+    """Its limits, and as budget what they burn at most: the headroom for everybody else."""
+    tables = {name: plan.tables[name] for name in zone.policies}
+    limits = step_table.step(tables, before.limits_khz, above_k, may_rise=may_rise)
+    watts = math.fsum(t.watts[t.floor_index(limits[name])] for name, t in tables.items())
+    return ZoneState(before.trust, pid.hold(before.power, zone.gains, Watts(watts)), limits)
 
 
 def _worst(plan: ThermalPlan, state: ThermalState) -> tuple[Level, str]:
@@ -171,10 +196,13 @@ def _steps(
         trust, power = state.zones[zone.sensor.name].trust, state.zones[zone.sensor.name].power
         if trust.level >= Level.SAFE and _covered(plan, state, zone):
             continue
+        limits = state.zones[zone.sensor.name].limits_khz
         rung = zone.ladder.choose(power.budget_w, current)
         for name in zone.policies:
-            targets[name] = min(targets[name], rung.index[name])
-            if trust.level is not Level.OK or _hot(plan, state, name):
+            at = plan.tables[name].floor_index(limits[name]) if limits else rung.index[name]
+            targets[name] = min(targets[name], at)
+            hot = plan.law == "pi" and _hot(plan, state, name)
+            if trust.level is not Level.OK or hot:
                 may_rise[name] = False
     moved: dict[str, StepState] = {}
     for name, table in plan.tables.items():
@@ -183,7 +211,12 @@ def _steps(
             target = min(target, len(table.steps_khz) // 2)
         elif worst is Level.STOP:
             target = 0
-        moved[name] = opp.move(state.steps[name], target, now_s, may_rise=may_rise[name])
+        if plan.law == "pi":
+            moved[name] = opp.move(state.steps[name], target, now_s, may_rise=may_rise[name])
+        elif may_rise[name] or target < state.steps[name].index:
+            moved[name] = StepState(target, now_s)
+        else:
+            moved[name] = state.steps[name]
     return moved
 
 

@@ -14,8 +14,13 @@ from stoker.core.boards import STOP_DISTANCE_K, BoardPreset, SensorChoice, criti
 from stoker.core.failsafe import Limits
 from stoker.core.opp import Ladder, PowerTable, Rung, ladder, power_table
 from stoker.core.pid import PidGains
+from stoker.errors import ConfigInvalid
+from stoker.events.heat_finds import PowerMeter
 from stoker.events.thermal import FrequencyPolicy, Sensor
 from stoker.units import Celsius, Seconds, Watts
+
+GRANT = "/usr/libexec/stoker/grant"
+"""Run as root before stokerd starts and by udev: policies/udev/60-stoker.rules."""
 
 LOWEST_BUDGET = 0.1
 """Of the full power. Below the lowest frequency step the rest is paced (headroom)."""
@@ -44,6 +49,8 @@ class ThermalPlan:
     policies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
     tables: Mapping[str, PowerTable] = field(default_factory=dict)
     actuated: frozenset[str] = frozenset()  # policies that we may cap
+    law: str = "pi"
+    meter: PowerMeter | None = None  # measures what we burn; None = it is estimated
     notice: str = ""  # why nothing is sensed or nothing is actuated; "" = all is there
 
 
@@ -52,12 +59,13 @@ def make_plan(
     config: ThermalConfig,
     sensors: Sequence[Sensor],
     policies: Sequence[FrequencyPolicy],
+    meters: Sequence[PowerMeter] = (),
 ) -> ThermalPlan:
     """Never fails: without sensors or policies the plan says so in ``notice``."""
     tables = {p.name: power_table(p, preset.cluster(p.name)) for p in policies}
     zones = tuple(
         _zone(preset, config, sensor, choice, tables)
-        for sensor, choice in _controlled(preset, sensors)
+        for sensor, choice in _controlled(preset, config.sensors, sensors)
     )
     actuated = frozenset(p.name for p in policies if p.writable) if config.actuate else frozenset()
     lowest_c = min((zone.wall_c for zone in zones), default=wall(preset, config.wall_c, ())[0])
@@ -70,21 +78,49 @@ def make_plan(
         policies={p.name: p for p in policies},
         tables=tables,
         actuated=actuated if zones else frozenset(),
+        law=config.law,
+        meter=_meter(preset, meters),
         notice=_notice(config, sensors, zones, policies, actuated),
     )
 
 
+def check_sensors(config: ThermalConfig, sensors: Sequence[Sensor]) -> None:
+    """Errors: ConfigInvalid that names the key of a sensor that this machine does not have."""
+    there = sorted(sensor.name for sensor in sensors)
+    for index, name in enumerate(config.sensors):
+        if name not in there:
+            raise ConfigInvalid(
+                f"cannot use thermal.sensors[{index}]: there is no sensor {name!r}",
+                hint=f"sensors here: {', '.join(there) or 'none'}",
+                details={"path": f"thermal.sensors[{index}]"},
+            )
+
+
 def _controlled(
-    preset: BoardPreset, sensors: Sequence[Sensor]
+    preset: BoardPreset, wanted: Sequence[str], sensors: Sequence[Sensor]
 ) -> tuple[tuple[Sensor, SensorChoice], ...]:
-    """Sensors are chosen by name from the preset: a Wi-Fi card's heat is not our business."""
+    """Sensors are chosen by name from the preset: a Wi-Fi card's heat is not our business.
+    ``wanted`` takes its place; what the preset knows of a sensor still counts."""
     by_name = {sensor.name: sensor for sensor in sensors}
     found: list[tuple[Sensor, SensorChoice]] = []
-    for choice in preset.sensors:
+    chosen = preset.sensors
+    if wanted:
+        chosen = tuple(_choice(preset, name) for name in wanted)
+    for choice in chosen:
         name = next((name for name in choice.names if name in by_name), None)
         if name is not None:
             found.append((by_name[name], choice))
     return tuple(found)
+
+
+def _choice(preset: BoardPreset, name: str) -> SensorChoice:
+    known = next((choice for choice in preset.sensors if name in choice.names), None)
+    return SensorChoice((name,), () if known is None else known.policies)
+
+
+def _meter(preset: BoardPreset, meters: Sequence[PowerMeter]) -> PowerMeter | None:
+    by_name = {meter.name: meter for meter in meters}
+    return next((by_name[name] for name in preset.power_meters if name in by_name), None)
 
 
 def _zone(
@@ -108,10 +144,11 @@ def _zone(
             power_change_w=Watts(0.25 * full_w),
         ),
         gains=PidGains(
-            gain_w_per_k=preset.gain_w_per_k,
+            gain_w_per_k=config.gain_w_per_k or preset.gain_w_per_k,
             power_min_w=Watts(LOWEST_BUDGET * full_w),
             power_max_w=full_w,
-            margin_k=preset.margin_k,
+            margin_k=config.margin_k or preset.margin_k,
+            reset_s=config.reset_s,
         ),
         ladder=rungs,
         policies=heating,
@@ -141,5 +178,8 @@ def _notice(
     if not policies:
         return "watching only: this machine has no cpufreq"
     if not actuated:
-        return "watching only: scaling_max_freq is not writable"
+        return (
+            f"watching only: scaling_max_freq of {policies[0].name} is not writable; "
+            f"{GRANT} gives group stoker that right"
+        )
     return ""

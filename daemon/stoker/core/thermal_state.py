@@ -12,8 +12,9 @@ from stoker.core.caps import CapState, SetCap
 from stoker.core.failsafe import Trust
 from stoker.core.opp import StepState
 from stoker.core.pid import PidState
+from stoker.events.heat_finds import FirmwareFlags
 from stoker.events.thermal import Reading, ThermalSnapshot
-from stoker.units import Fraction, KiloHertz, Seconds
+from stoker.units import Fraction, KiloHertz, Seconds, Watts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +31,23 @@ Action = SetCap | Pause
 @dataclass(frozen=True, slots=True)
 class Observation:
     """``granted_khz`` is the readback of scaling_max_freq (None = policy gone); ``refused``
-    names policies whose last write failed; ``activity`` 0..1 is how busy inference is."""
+    names policies whose last write failed; ``activity`` 0..1 is how busy inference is;
+    ``power_w`` is measured (None = estimate it) and ``firmware`` what a Pi's firmware does."""
 
     now_s: Seconds
     readings: Mapping[str, Reading]
     granted_khz: Mapping[str, KiloHertz | None]
     refused: frozenset[str] = frozenset()
     activity: Fraction = Fraction(1.0)
+    power_w: Watts | None = None
+    firmware: FirmwareFlags | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneState:
     trust: Trust
     power: PidState
+    limits_khz: Mapping[str, KiloHertz] = field(default_factory=dict)  # of the step-table law
 
 
 @dataclass(frozen=True, slots=True)

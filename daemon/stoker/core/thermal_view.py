@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core import caps
+from stoker.core import caps, step_table
 from stoker.core.failsafe import Level
 from stoker.core.thermal_plan import ThermalPlan, ZonePlan
 from stoker.core.thermal_state import Observation, ThermalState
@@ -36,12 +36,17 @@ def snapshot(
         actuator=_actuator(plan, state, working),
         reason=reason or _why(plan, state, seen, nearest, working),
         period_s=next_period(plan, state),
+        power_w=seen.power_w,
+        law=plan.law,
+        firmware=() if seen.firmware is None else seen.firmware.now,
     )
 
 
 def next_period(plan: ThermalPlan, state: ThermalState) -> Seconds:
     """Slow while far from the wall, fast near it or while a sensor is in doubt (1 s, 250 ms,
     100 ms as configured); faster gained nothing in simulation."""
+    if plan.law == "step-table" and plan.zones:
+        return step_table.PERIOD_S
     low_s, high_s = plan.period_min_s, plan.period_max_s
     period_s: float = high_s
     for zone in plan.zones:
@@ -119,7 +124,9 @@ def _why(
             return f"another program set {name} to {cap.foreign_khz} kHz over our cap"
     for name in sorted(plan.actuated):
         if state.caps[name].refused(seen.now_s):
-            return f"the kernel refused our cap on {name}"
+            return f"the kernel refused our cap on {name}: see stokerctl thermal discover"
+    if seen.firmware is not None and seen.firmware.limits:
+        return f"the firmware limits the clock: {', '.join(seen.firmware.now)}"
     if not working and plan.notice:
         return plan.notice
     if nearest is not None and any(cap.ours_khz is not None for cap in state.caps.values()):

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from stoker.core.boards import BoardFacts, BoardPreset, parse_board
-from stoker.drivers.sysfs_thermal import ReadText, read_attribute
+from stoker.drivers.attribute import ReadText, read_attribute
 from stoker.errors import ConfigInvalid
 
 

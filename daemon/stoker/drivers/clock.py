@@ -17,3 +17,9 @@ class MonotonicClock:
 
     def monotonic_s(self) -> Seconds:
         return Seconds(time.monotonic())
+
+
+def asleep_s() -> Seconds:
+    """How long the device has slept since it booted; it only grows, and only by a sleep."""
+    both = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return Seconds(max(0.0, both))

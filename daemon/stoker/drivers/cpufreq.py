@@ -7,27 +7,14 @@ slot shared with everybody, so nothing here remembers what is "ours": the journa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from stoker.drivers.sysfs_thermal import ReadText, read_attribute
+from stoker.drivers.attribute import ReadText, WriteText, read_attribute, write_attribute
 from stoker.events.thermal import FrequencyPolicy
 from stoker.units import KiloHertz
 
-WriteText = Callable[[Path, str], None]
-"""Writes one attribute or raises OSError; tests inject faults here."""
-
 GRID_KHZ = 100_000
 _LARGEST_GRID = 64
-
-
-def write_attribute(path: Path, text: str) -> None:
-    """Never creates the file: a vanished policy must stay vanished."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
 
 
 class Cpufreq:

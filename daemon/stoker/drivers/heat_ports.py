@@ -7,20 +7,42 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoker.config.schema import Config
+from stoker.core import simulation
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
+from stoker.drivers.clock import asleep_s
 from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.firmware_flags import SysfsFirmware
+from stoker.drivers.heat_inventory import SysfsInventory
+from stoker.drivers.power_meters import SysfsPower
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.ports.system import Clock
 from stoker.services.caps import ThermalPorts
 
 
+def heat_root(config: Config) -> Path:
+    """Where sensors and clocks are: /sys, another tree, or a simulated board's own."""
+    if _simulated(config):
+        return Path(config.daemon.runtime_dir) / "board"
+    return Path(config.thermal.sysfs_root)
+
+
+def _simulated(config: Config) -> bool:
+    """By the prefix alone: giving caps back must not fail for a wrong setting behind it."""
+    return config.thermal.board.startswith(simulation.PREFIX)
+
+
 def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
     """Real drivers below the configured root; the journal lives in the runtime directory."""
-    root = Path(config.thermal.sysfs_root)
+    root = heat_root(config)
     return ThermalPorts(
         sensors=SysfsThermal(root),
         policies=Cpufreq(root),
         journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
         clock=clock,
-        boot_id=read_boot_id(),
+        # A simulated board is no boot of this machine: its caps must never be looked for here.
+        boot_id=f"{read_boot_id()}{'-simulated' if _simulated(config) else ''}",
+        meters=SysfsPower(root, clock.monotonic_s),
+        firmware=SysfsFirmware(root),
+        inventory=SysfsInventory(root, clock.monotonic_s),
+        asleep_s=asleep_s,
     )

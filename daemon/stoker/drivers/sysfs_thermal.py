@@ -6,35 +6,14 @@ fault (EAGAIN, ENODATA, EIO …) becomes the reading's ``fault``; nothing here i
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from stoker.drivers.attribute import ReadText, fault_name, numbered, read_attribute
 from stoker.events.thermal import Reading, Sensor, Trip
 from stoker.units import Celsius
 
-ReadText = Callable[[Path], str]
-"""Reads one attribute or raises OSError; tests inject faults here."""
-
 HWMON_CHIPS = frozenset({"coretemp", "k10temp", "zenpower", "cpu_thermal", "scpi_sensors"})
-_LARGEST_ATTRIBUTE = 4096
-_NUMBERED = re.compile(r"(\d+)")
-
-
-def read_attribute(path: Path) -> str:
-    """One sysfs attribute, stripped; at most one page, as the kernel gives it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return os.read(descriptor, _LARGEST_ATTRIBUTE).decode("utf-8", "replace").strip()
-    finally:
-        os.close(descriptor)
-
-
-def fault_name(error: OSError) -> str:
-    """``EIO`` and the like: the same word in logs, D-Bus and tests."""
-    return errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
 class SysfsThermal:
@@ -62,7 +41,7 @@ class SysfsThermal:
 
     def _zones(self) -> Iterator[Sensor]:
         used: dict[str, int] = {}
-        for directory in _numbered(self._root / "class" / "thermal", "thermal_zone"):
+        for directory in numbered(self._root / "class" / "thermal", "thermal_zone"):
             kind = self._text(directory / "type")
             if not kind:
                 continue
@@ -73,7 +52,7 @@ class SysfsThermal:
 
     def _trips(self, directory: Path) -> tuple[Trip, ...]:
         trips: list[Trip] = []
-        for path in _numbered(directory, "trip_point_", "_type"):
+        for path in numbered(directory, "trip_point_", "_type"):
             kind = self._text(path)
             value = self._milli(path.with_name(path.name.removesuffix("_type") + "_temp"))
             # 0 and below are "not set" on many boards; one of them once locked laptops
@@ -83,11 +62,11 @@ class SysfsThermal:
         return tuple(trips)
 
     def _chips(self) -> Iterator[Sensor]:
-        for directory in _numbered(self._root / "class" / "hwmon", "hwmon"):
+        for directory in numbered(self._root / "class" / "hwmon", "hwmon"):
             chip = self._text(directory / "name")
             if chip not in HWMON_CHIPS:
                 continue
-            inputs = _numbered(directory, "temp", "_input")
+            inputs = numbered(directory, "temp", "_input")
             for path in inputs:
                 stem = path.name.removesuffix("_input")
                 label = self._text(directory / f"{stem}_label") or stem
@@ -110,18 +89,3 @@ class SysfsThermal:
             return int(self._text(path)) / 1000.0
         except ValueError:
             return None
-
-
-def _numbered(directory: Path, prefix: str, suffix: str = "") -> list[Path]:
-    """Entries ``prefixNsuffix`` in the order of N; an absent directory reads as empty."""
-    try:
-        names = [path.name for path in directory.iterdir()]
-    except OSError:
-        return []
-    found: list[tuple[int, Path]] = []
-    for name in names:
-        if name.startswith(prefix) and name.endswith(suffix):
-            middle = name[len(prefix) : len(name) - len(suffix)]
-            if _NUMBERED.fullmatch(middle):
-                found.append((int(middle), directory / name))
-    return [path for _, path in sorted(found)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stoker.units import Celsius, Fraction, KiloHertz, Seconds
+from stoker.units import Celsius, Fraction, KiloHertz, Seconds, Watts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +74,6 @@ class ThermalSnapshot:
     actuator: str = "none"
     reason: str = ""
     period_s: Seconds = Seconds(1.0)
+    power_w: Watts | None = None  # measured, where the board preset names a meter that reads
+    firmware: tuple[str, ...] = ()  # what the firmware says it does now, e.g. "throttled"
+    law: str = "pi"

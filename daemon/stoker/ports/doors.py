@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stoker.events.heat_finds import Found
 from stoker.events.inference import (
     Ask,
     Delivery,
@@ -21,6 +22,7 @@ from stoker.events.inference import (
     TokenTotals,
 )
 from stoker.events.models import SwapResult
+from stoker.events.realtime import RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
 
@@ -150,6 +152,9 @@ class ThermalDoor(Protocol):
 
     def details(self) -> ThermalDetails: ...
 
+    def discover(self) -> Future[tuple[Found, ...]]:
+        """All that this board shows of heat; Unavailable where it cannot be searched."""
+
 
 @dataclass(frozen=True, slots=True)
 class CpuShare:
@@ -169,3 +174,6 @@ class AgentDoor(Protocol):
     def uptime_s(self) -> float: ...
 
     def cpu_share(self) -> CpuShare: ...
+
+    def realtime(self, runner_pid: int) -> RtView:
+        """Where and how the runner's threads run now; 0 = there is no runner."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from stoker.events.heat_finds import Finding, FirmwareFlags, PowerMeter, PowerReading
 from stoker.events.thermal import CapRecord, FrequencyPolicy, Reading, Sensor
 from stoker.units import KiloHertz
 
@@ -33,3 +34,23 @@ class CapJournal(Protocol):
         """Durable before it returns: the cap is written only afterwards."""
 
     def clear(self) -> None: ...
+
+
+class PowerMeters(Protocol):
+    def discover(self) -> tuple[PowerMeter, ...]: ...
+
+    def read(self, meter: PowerMeter) -> PowerReading:
+        """Never raises for a meter's own fault; a counter has no watts at its first reading."""
+
+
+class ThrottleFlags(Protocol):
+    def discover(self) -> None:
+        """Look for the flags (again)."""
+
+    def read(self) -> FirmwareFlags | None:
+        """None where no firmware tells; never raises."""
+
+
+class HeatInventory(Protocol):
+    def findings(self) -> tuple[Finding, ...]:
+        """All there is, read or refused. May take seconds: a sensor on a slow bus."""

@@ -10,7 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from stoker.core.realtime import judge
 from stoker.errors import StokerError
+from stoker.events.realtime import RtFacts, RtView
 from stoker.ports.doors import CpuShare, InferenceSnapshot
 from stoker.ports.system import Clock, Notifier
 from stoker.units import Seconds
@@ -33,11 +35,13 @@ class AgentService:
         turns: Mapping[str, Turn],
         apply: Callable[[], tuple[str, ...]],
         cpu_share: Callable[[], CpuShare] = CpuShare,
+        realtime: Callable[[int], RtFacts] = lambda _pid: RtFacts(),
     ) -> None:
         self._clock, self._notifier = clock, notifier
         self._turns = turns
         self._apply = apply
         self._cpu_share = cpu_share
+        self._realtime = realtime
         self._started_s = clock.monotonic_s()
         self._stale: tuple[str, ...] = ()
         self._said = ""
@@ -47,6 +51,9 @@ class AgentService:
 
     def cpu_share(self) -> CpuShare:
         return self._cpu_share()
+
+    def realtime(self, runner_pid: int) -> RtView:
+        return judge(self._realtime(runner_pid))
 
     def reload(self) -> Future[tuple[str, ...]]:
         """Read the configuration again; a wrong file changes nothing."""

@@ -7,7 +7,7 @@ the ports. It never touches a value that is not ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stoker.core.cap_records import after_release, before_write, ours
@@ -15,8 +15,15 @@ from stoker.core.caps import SetCap
 from stoker.errors import StokerError
 from stoker.events.thermal import CapRecord, FrequencyPolicy
 from stoker.ports.system import Clock
-from stoker.ports.thermal import CapJournal, FrequencyPolicies, ThermalSensors
-from stoker.units import KiloHertz
+from stoker.ports.thermal import (
+    CapJournal,
+    FrequencyPolicies,
+    HeatInventory,
+    PowerMeters,
+    ThermalSensors,
+    ThrottleFlags,
+)
+from stoker.units import KiloHertz, Seconds
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +33,18 @@ FAULTS = (OSError, StokerError)
 
 @dataclass(frozen=True, slots=True)
 class ThermalPorts:
-    """``boot_id`` tells a journal of this boot from an old one."""
+    """``boot_id`` tells a journal of this boot from an old one; ``asleep_s`` is how long the
+    device has slept since it booted (CLOCK_BOOTTIME − CLOCK_MONOTONIC)."""
 
     sensors: ThermalSensors
     policies: FrequencyPolicies
     journal: CapJournal
     clock: Clock
     boot_id: str
+    meters: PowerMeters | None = None
+    firmware: ThrottleFlags | None = None
+    inventory: HeatInventory | None = None
+    asleep_s: Callable[[], Seconds] = lambda: Seconds(0.0)
 
 
 @dataclass(frozen=True, slots=True)

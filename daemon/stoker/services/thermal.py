@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
 from stoker.config.schema import ThermalConfig
 from stoker.core.boards import BoardPreset
+from stoker.core.caps import CapState
 from stoker.core.thermal import adopt, decide, start
 from stoker.core.thermal_plan import ThermalPlan, make_plan
+from stoker.core.thermal_resume import GRACE_S, SLEPT_S, resume
 from stoker.core.thermal_state import Decision, Observation, Pause, ThermalState
+from stoker.events.heat_finds import Found, PowerMeter
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import ThermalDetails, ThermalListener
 from stoker.services.caps import FAULTS, CapWriter, Restored, ThermalPorts, restore_caps
-from stoker.units import Fraction, KiloHertz, Seconds
+from stoker.services.heat_search import HeatSearch
+from stoker.units import Fraction, KiloHertz, Seconds, Watts
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,6 +60,8 @@ class ThermalService:
         self._readings: dict[str, Reading] = {}
         self._refused: set[str] = set()
         self._scanned_s = Seconds(-1e9)
+        self._asleep_s = ports.asleep_s()
+        self._search = HeatSearch(ports.inventory)
         self._said = ""
         self._complaints: dict[str, str] = {}
         self._last_tick_s: Seconds | None = None
@@ -81,6 +88,11 @@ class ThermalService:
 
     def details(self) -> ThermalDetails:
         return self._details
+
+    def discover(self) -> Future[tuple[Found, ...]]:
+        """All that is to be found of heat here, and what each is used for. Never the tick's
+        own thread: a sensor on a slow bus must not hold up the next tick."""
+        return self._search.start(self._plan)
 
     def last_tick_s(self) -> Seconds | None:
         """When the last tick ended; the watchdog is fed only while this advances."""
@@ -120,26 +132,44 @@ class ThermalService:
 
     def _tick(self) -> None:
         now_s = self._ports.clock.monotonic_s()
+        self._notice_sleep(now_s)
         if now_s - self._scanned_s >= RESCAN_S:
             self._rescan(now_s)
         seen = self._sense(now_s)
         if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
             self._rescan(now_s)
+        before = self._state.caps
         self._state, decision = decide(self._plan, self._state, seen)
+        self._tell_of_writers(before)
         self._act(decision)
         self._report(decision.snapshot)
 
+    def _notice_sleep(self, now_s: Seconds) -> None:
+        asleep_s = self._ports.asleep_s()
+        slept_s = asleep_s - self._asleep_s
+        self._asleep_s = asleep_s
+        if slept_s >= SLEPT_S:
+            log.info("slept for %.0f s: sensors are given %.0f s to answer", slept_s, GRACE_S)
+            self._state = resume(self._state, now_s)
+            self._scanned_s = Seconds(-1e9)
+
     def _rescan(self, now_s: Seconds) -> None:
         self._scanned_s = now_s
+        ports = self._ports
+        meters: tuple[PowerMeter, ...] = ()
+        if ports.meters is not None:
+            meters = self._try("list power meters", ports.meters.discover, meters)
+        if ports.firmware is not None:
+            self._try("find the firmware's flags", ports.firmware.discover, None)
         sensors = self._try("list sensors", self._ports.sensors.discover, self._sensors)
         before = tuple(self._plan.policies.values())
         policies = self._try("list frequency policies", self._ports.policies.discover, before)
-        plan = make_plan(self._preset, self._config, sensors, policies)
+        plan = make_plan(self._preset, self._config, sensors, policies, meters)
         if self._eye_lost(plan):
             # Keep the old zones: the fail-safe must count the seconds without them.
             kept = [zone.sensor for zone in self._plan.zones]
             sensors = tuple({s.name: s for s in (*kept, *sensors)}.values())
-            plan = make_plan(self._preset, self._config, sensors, policies)
+            plan = make_plan(self._preset, self._config, sensors, policies, meters)
         self._sensors = sensors
         if plan != self._plan:
             self._plan = plan
@@ -162,7 +192,23 @@ class ThermalService:
         granted = {name: self._granted(policy) for name, policy in self._plan.policies.items()}
         refused, self._refused = frozenset(self._refused), set()
         activity = Fraction(min(1.0, max(0.0, self._activity())))
-        return Observation(now_s, self._readings, granted, refused, activity)
+        firmware = self._ports.firmware
+        return Observation(
+            now_s,
+            self._readings,
+            granted,
+            refused,
+            activity,
+            power_w=self._power_w(),
+            firmware=None if firmware is None else self._try("read flags", firmware.read, None),
+        )
+
+    def _power_w(self) -> Watts | None:
+        meter, meters = self._plan.meter, self._ports.meters
+        if meter is None or meters is None:
+            return None
+        reading = self._try("read a power meter", partial(meters.read, meter), None)
+        return None if reading is None else reading.watts
 
     def _read(self, sensor: Sensor) -> Reading:
         try:
@@ -191,6 +237,18 @@ class ThermalService:
             policy = self._plan.policies[action.policy]
             if not self._try("set a cap", partial(self._writer.apply, action, policy), False):
                 self._refused.add(action.policy)
+
+    def _tell_of_writers(self, before: Mapping[str, CapState]) -> None:
+        """Once, until it was quiet for a minute: the journal must tell who else turns the knob."""
+        for name, cap in self._state.caps.items():
+            known = before.get(name)
+            if cap.foreign_khz is not None and (known is None or known.foreign_khz is None):
+                log.warning(
+                    "another program set %s to %d kHz over our cap; two of TLP, auto-cpufreq, "
+                    "power-profiles-daemon and stokerd are one too many",
+                    name,
+                    cap.foreign_khz,
+                )
 
     def _report(self, snapshot: ThermalSnapshot) -> None:
         before = self._details.snapshot

@@ -1,16 +1,13 @@
 """The heat step: what this machine's loop does, and the same loop on a simulated board.
 
-Where there is no clock to slow down, a simulated Raspberry Pi 4 (a thermal model behind a
-real directory tree, faster than time) is handed to a second stokerd, and both are watched.
+Where there is no clock to slow down, a second stokerd simulates a Raspberry Pi 4 (a thermal
+model behind a real directory tree, faster than time) and is watched.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from rich.live import Live
@@ -19,17 +16,15 @@ from rich.table import Table
 from stoker.cli import screens
 from stoker.cli.terminal import Terminal
 from stoker.errors import Unavailable
-from stoker.tour import children, stage
+from stoker.tour import stage
 from stoker.tour.screen import Screen
 from stoker_client import Stoker
 
-SIMULATOR: Final = "bench.simulated_board"
 SPEED: Final = 8
-_BOARD: Final = "pi4-bare"
 _AIR_C: Final = 35  # a warm cabinet: at full clock the board would reach 100 °C
 _WARM_C: Final = 74  # it has worked for a while: the wall is near
+BOARD: Final = f"sim:pi4-bare,speed={SPEED},ambient={_AIR_C},warm={_WARM_C}"
 _ROWS: Final = 12
-_TREE_LIMIT_S: Final = 10.0
 
 
 class Heat:
@@ -48,9 +43,6 @@ class Heat:
         self._screen.fact("cap", screens.clock(cap) if cap else "none")
         if facts.get("policies") and facts.get("sensors"):
             return
-        if importlib.util.find_spec("bench") is None:
-            self._screen.say("  (the simulated board is in a checkout's bench/ only)", "dim")
-            return
         self._screen.say(
             f"\nSo here is a simulated Raspberry Pi 4: no heatsink, air of {_AIR_C} °C, full\n"
             f"load, {SPEED} × faster than time. The loop that holds it is the real one:"
@@ -58,29 +50,14 @@ class Heat:
         self._simulate()
 
     def _simulate(self) -> None:
-        tree = self._scene.folder / "board"
-        log = self._scene.folder / "board.log"
         with ExitStack() as stack:
-            command = [sys.executable, "-m", SIMULATOR, _BOARD, "--root", str(tree)]
-            command += ["--speed", str(SPEED), "--ambient", str(_AIR_C), "--warm", str(_WARM_C)]
-            with log.open("ab") as out:
-                board = children.start(command, stdout=out, stderr=out)
-            stack.callback(children.stop, board, 3.0)
-            self._wait_for(tree)
             bus = stack.enter_context(stage.new_bus())
-            options = ["--engine", "echo", "--sysfs-root", str(tree)]
+            options = ["--engine", "echo", "--board", BOARD]
             daemon = stage.Daemon("simulated", self._scene.folder, bus, options)
             stoker = stack.enter_context(Stoker(bus))
             stack.enter_context(daemon)
             daemon.wait_for_name(stoker)
             self._watch(stoker)
-
-    def _wait_for(self, tree: Path) -> None:
-        end = time.monotonic() + _TREE_LIMIT_S
-        while not list(tree.glob("class/thermal/thermal_zone*/temp")):
-            if time.monotonic() > end:
-                raise Unavailable("cannot simulate a board: its directory tree did not appear")
-            time.sleep(0.05)
 
     def _watch(self, stoker: Stoker) -> None:
         rows: list[dict[str, Any]] = []

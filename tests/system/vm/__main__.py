@@ -31,7 +31,6 @@ HARNESS = {
     "agent.py": HERE / "agent.py",
     "intruder.py": HERE / "intruder.py",
     "bench/simulated_board.py": ROOT / "bench/simulated_board.py",
-    "bench/plants.py": ROOT / "bench/plants.py",
 }
 
 

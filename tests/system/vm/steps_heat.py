@@ -19,6 +19,7 @@ _TEMP = "/sys/class/thermal/thermal_zone0/temp"
 _MAKE = f"""\
 set -e
 cd /media/stoker
+export PYTHONPATH=/usr/lib/stoker
 python3 -m bench.simulated_board pi4-bare --root {BOARD} --warm 60 --duration 0.2
 mount --bind {BOARD}/devices/system/cpu/cpufreq /sys/devices/system/cpu/cpufreq
 mount --bind {BOARD}/class/thermal /sys/class/thermal

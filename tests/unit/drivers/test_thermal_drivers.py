@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from bench.plants import PLANTS, Plant
-from bench.simulated_board import SimulatedBoard
 from tests.fakes.thermal import FaultyFiles
 
 from stoker.core.boards import BoardFacts
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.plants import PLANTS, Plant
+from stoker.drivers.simulated_board import SimulatedBoard
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.errors import ConfigInvalid
 from stoker.events.thermal import Trip

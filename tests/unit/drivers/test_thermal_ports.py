@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from bench.plant_ports import MemoryJournal, PlantPolicies, PlantSensors
-from bench.plants import PLANTS, Plant
-from bench.simulated_board import SimulatedBoard
 
 from stoker.drivers.cap_journal import FileCapJournal, read_boot_id
 from stoker.drivers.cpufreq import Cpufreq
+from stoker.drivers.plants import PLANTS, Plant
+from stoker.drivers.simulated_board import SimulatedBoard
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.events.thermal import CapRecord
 from stoker.ports.thermal import CapJournal, FrequencyPolicies, ThermalSensors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -293,3 +294,41 @@ def test_the_disabled_loop_says_so(tmp_path: Path) -> None:
     service.tick()
     assert service.snapshot().reason == "thermal.enabled is false"
     assert service.last_tick_s() is not None
+
+
+def test_a_second_writer_is_told_once_an_episode(
+    hot: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "stoker"):
+        hot.run(20.0, each=lambda: hot.write_limit(TOP))
+        assert caplog.text.count("another program set policy0 to 1500000 kHz") == 1
+        hot.run(70.0)
+        hot.run(5.0, each=lambda: hot.write_limit(TOP))
+    assert caplog.text.count("another program set policy0") == 2
+
+
+def test_a_refused_cap_degrades_to_pacing_and_says_where_to_look(rig: Rig) -> None:
+    rig.files.faults["write:scaling_max_freq"] = errno.EACCES
+    rig.warm_to(78.0)
+    rig.run(65.0)
+    snapshot = rig.service.snapshot()
+    assert snapshot.actuator == "pacing"
+    assert "stokerctl thermal discover" in snapshot.reason
+
+
+def test_a_policy_that_may_not_be_written_leaves_the_others_to_hold_the_wall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path, "rk3588-small-heatsink")
+    found = tuple(
+        replace(policy, writable=policy.name != "policy6")
+        for policy in rig.ports.policies.discover()
+    )
+    monkeypatch.setattr(rig.ports.policies, "discover", lambda: found)
+    rig.warm_to(81.0)
+    rig.run(60.0)
+    snapshot = rig.service.snapshot()
+    assert "policy6" not in {policy for policy, _ in rig.files.writes}
+    assert snapshot.state == "ok"
+    assert set(snapshot.cap_khz) <= {"policy0", "policy4"}
+    assert snapshot.cap_khz

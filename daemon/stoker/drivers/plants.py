@@ -98,6 +98,13 @@ _RK3588: Final = (
 )
 
 
+# A 60 W processor whose heatsink is held at 60 °C: only the die's own node is left. R and τ are
+# assumed after HotSpot's example chip; no published trace samples fast enough to show them.
+_DIE: Final = Cluster(
+    "policy0", tuple(range(8)), _line(800, 4000, 100, {800: 700.0, 4000: 1100.0}), 1550
+)
+
+
 def _pi(name: str, model: int, r: tuple[float, ...], tau: tuple[float, ...], base_w: float,
         ambient_c: float = 23.0) -> PlantSpec:  # fmt: skip
     chip = {4: "brcm,bcm2711", 5: "brcm,bcm2712"}[model]
@@ -141,6 +148,20 @@ PLANTS: Final[dict[str, PlantSpec]] = {
             },
             lsb_c=0.92,
             trips=(("passive", 85.0), ("critical", 115.0)),
+        ),
+        PlantSpec(
+            name="die-only",
+            board="x86-generic",
+            compatible=(),
+            ambient_c=60.0,
+            base_w=5.0,
+            leak_w_per_k=0.0,
+            resistances=(0.5,),
+            taus=(0.05,),
+            clusters=(_DIE,),
+            zones={"x86_pkg_temp": "policy0"},
+            lsb_c=1.0,
+            trips=(("critical", 105.0),),
         ),
     )
 }
