@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from stoker_ota.core import documents, strict_json
+from stoker_ota.core import fields, strict_json
 from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.getters import Table
 from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
@@ -56,9 +56,9 @@ def decode(data: bytes) -> Journal:
 
 def _offer(table: Table) -> Offer:
     offer = Offer(
-        deployment=documents.name(table, "deployment"),
-        version=table.whole("version", low=1, high=documents.MAX_VERSION),
-        manifest=documents.sha256(table, "manifest"),
+        deployment=fields.name(table, "deployment"),
+        version=table.whole("version", low=1, high=fields.MAX_VERSION),
+        manifest=fields.sha256(table, "manifest"),
         allow_full=table.flag("allow_full"),
         confirm=table.flag("confirm"),
         forced=table.flag("forced"),

@@ -115,6 +115,7 @@ def test_a_missing_source_waits_and_goes_on_when_it_is_back(bench: Bench) -> Non
     assert (engine.journal.phase, engine.waiting) == (Phase.FETCHING, True)
     bench.sources.error = None
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -145,6 +146,7 @@ def test_a_wrong_board_is_refused_and_an_inhibitor_or_a_window_waited_for(bench:
     assert engine.journal.phase is Phase.WAIT_WINDOW
     bench.around.inhibitor = ""
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -154,6 +156,7 @@ def test_a_window_holds_back_the_activation_but_not_the_fetching(bench: Bench) -
     assert bench.content() == OLD
     bench.around.hour = 3
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -201,6 +204,7 @@ def test_every_error_of_every_part_leaves_a_set_that_serves(where: str, error: O
     assert bench.content() == OLD or where == "patcher"
     part.error = None
     engine.go_on()
+    engine.run()
     engine.take(Event(What.SPACE_FREED))
     engine.run()
     assert bench.content() in (OLD, NEW)
