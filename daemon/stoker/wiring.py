@@ -47,7 +47,9 @@ from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.sessions import SessionService
 from stoker.services.thermal import ThermalService
+from stoker.services.updates import UpdateService
 from stoker.units import Seconds
+from stoker.update_parts import Installed, build_updates
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES, _SPARE_PAGES = 4096, 1024  # of sessions.db
@@ -70,6 +72,8 @@ class Agent:
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
+    updates: UpdateService
+    installed: Installed
     published: Published | None = None
 
     def start(self) -> None:
@@ -77,6 +81,7 @@ class Agent:
         self.thermal.start()
         self.inference.start()
         self.sessions.start()
+        self.updates.start()
         self.published = publish(
             self.bus,
             self.inference,
@@ -85,6 +90,7 @@ class Agent:
             self.authority,
             self.config,
             self.sessions,
+            self.updates,
         )
         self.notifier.ready()
 
@@ -94,6 +100,7 @@ class Agent:
         limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
         if self.published is not None:
             self.published.close()
+        self.updates.stop(limit)
         self.inference.stop(limit)
         self.sessions.stop(limit)
         self.thermal.stop()
@@ -107,10 +114,11 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     lock.take()  # before anybody looks into the directory
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
-    inference = build_inference(config, clock, standings=standings)
+    installed, preset = Installed(config), board(config)
+    inference = build_inference(installed.served(), clock, standings=standings)
     thermal = ThermalService(
         config.thermal,
-        board(config),
+        preset,
         thermal_ports(config, clock),
         pause=inference.hold,
         activity=inference.activity,
@@ -136,9 +144,11 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
+    updates = build_updates(installed, inference, thermal, preset.name)
     agent = Agent(
-        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock
-    )
+        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock,
+        updates, installed,
+    )  # fmt: skip
     return agent
 
 
@@ -247,7 +257,8 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     changes = diff(agent.config, fresh)
     later = tuple(change.key for change in changes if change.needs_restart)
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
-    agent.inference.reconfigure(fresh)
+    agent.installed.config = fresh
+    agent.inference.reconfigure(agent.installed.served())
     agent.sessions.reconfigure(fresh)
     agent.authority.configure(fresh.access.admin_group, fresh.access.gateway_user)
     agent.standings.configure(fresh)

@@ -8,7 +8,7 @@ _stokerctl() {
             continue
         fi
         case $word in
-        --bus | --class | --file | --grammar | --json-schema | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) skip=1 ;;
+        --bus | --class | --deployment | --file | --grammar | --json-schema | --limit | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) skip=1 ;;
         -*) ;;
         *)
             verb=$word
@@ -19,10 +19,10 @@ _stokerctl() {
     case $previous in
     --bus) words="system session" ;;
     --class) words="interactive normal background" ;;
-    --file | --grammar | --json-schema | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) return ;;
+    --deployment | --file | --grammar | --json-schema | --limit | --lora | --max-tokens | --model | --reasoning-tokens | --schema | --seed | --session | --stop | --system | --temperature | --timeout | -f) return ;;
     *)
         case $verb in
-        "") words="ask chat sessions status models tokens embed thermal version reload restart-runner completion -h --help --json --bus --no-color" ;;
+        "") words="ask chat sessions status models tokens embed thermal update version reload restart-runner completion -h --help --json --bus --no-color" ;;
         ask) words="-h --help -f --file --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --schema --json-schema --grammar --reasoning-tokens --lora --raw --stats --no-stdin --json --bus --no-color" ;;
         chat) words="-h --help --system --model --max-tokens --temperature --seed --stop --timeout --class --reasoning --session --new --list --json --bus --no-color" ;;
         sessions) words="list show export delete -h --help --all --json --bus --no-color" ;;
@@ -31,6 +31,7 @@ _stokerctl() {
         tokens) words="-h --help --ids --json --bus --no-color" ;;
         embed) words="-h --help --json --bus --no-color" ;;
         thermal) words="-h --help --json --bus --no-color" ;;
+        update) words="list check inspect install rollback confirm cancel history inhibit -h --help --deployment --force --no-wait --limit --json --bus --no-color" ;;
         version) words="-h --help --agent --json --bus --no-color" ;;
         reload) words="-h --help --json --bus --no-color" ;;
         restart-runner) words="-h --help --json --bus --no-color" ;;

@@ -11,7 +11,7 @@ from stoker_ota.getters import Table
 from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
 
 MAX_JOURNAL_BYTES: Final = 64 << 10
-_NUMBERS: Final = ("generation", "previous", "attempts", "moves", "delta_failures")
+_NUMBERS: Final = ("generation", "previous", "earlier", "attempts", "moves", "delta_failures")
 _FLAGS: Final = ("whole", "healthy")
 _TEXTS: Final = ("code", "reason")
 

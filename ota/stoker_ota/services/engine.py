@@ -210,7 +210,12 @@ class Engine:
         offer = self.journal.offer
         document = self._document(offer.deployment if offer else "")
         number = self._store.make_generation(document, members)
-        return Event(What.DONE, generation=number, previous=self._store.current())
+        return Event(
+            What.DONE,
+            generation=number,
+            previous=self._store.current(),
+            earlier=self._store.previous(),
+        )
 
     def _activate(self) -> Event:
         number = self.journal.generation
@@ -243,7 +248,7 @@ class Engine:
                 members = self._store.members(target)
             except (BadDocument, FileUnreadable):
                 target = 0  # damaged: the package's own set is always there
-        self._store.activate(target, previous=0 if target == 0 else self._store.previous())
+        self._store.activate(target, previous=0 if target == 0 else self.journal.earlier)
         self._ports.health.switch(target, members)
         self._record("returned")
         return Event(What.DONE)

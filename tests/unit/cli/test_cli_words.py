@@ -15,8 +15,8 @@ from stoker.cli.failure import report
 from stoker.cli.terminal import Terminal
 from stoker_client import StokerClientError
 
-VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "version",
-         "reload", "restart-runner", "completion"]  # fmt: skip
+VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "update",
+         "version", "reload", "restart-runner", "completion"]  # fmt: skip
 
 
 def test_the_verbs_are_these() -> None:

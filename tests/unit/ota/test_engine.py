@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.fakes.disk import FakeDisk, PowerCutError
-from tests.fakes.updates import NEW, OLD, Bench, document, sha
+from tests.fakes.updates import MORE, NEW, OLD, Bench, document, sha
 
 from stoker_ota.core.machine import TABLE
 from stoker_ota.core.targeting import Device
@@ -170,6 +170,24 @@ def test_a_confirmation_is_waited_for_and_without_it_a_cancel_returns(bench: Ben
 
 def test_a_rollback_on_demand_goes_to_the_previous_set(bench: Bench) -> None:
     engine = _update(bench, bench.boot())
+    engine.take(Event(What.GO_BACK))
+    engine.run()
+    assert (bench.content(), bench.health.serving) == (OLD, 1)
+
+
+def test_a_failed_update_leaves_the_way_back_to_the_set_before(bench: Bench) -> None:
+    _update(bench, bench.boot())
+    bench.sources.files["file:more"] = MORE
+    bench.health.sick = {sha(MORE)}
+    more = {
+        "kind": "model", "name": "chat", "version": "3", "release_counter": 3, "size": len(MORE),
+        "sha256": sha(MORE), "full": ["file:more"],
+    }  # fmt: skip
+    engine = _update(bench, bench.boot(), version=3, artifacts=[more])
+    store = Store(bench.disk)
+    assert (bench.content(), store.current(), store.previous()) == (NEW, 2, 1)
+    engine = bench.boot()
+    engine.run()
     engine.take(Event(What.GO_BACK))
     engine.run()
     assert (bench.content(), bench.health.serving) == (OLD, 1)
