@@ -17,6 +17,7 @@ from stoker.services.thermal import ThermalService
 from stoker.services.updates import UpdateService
 
 if TYPE_CHECKING:
+    from stoker.services.model_health import ModelHealth
     from stoker_ota.values.deployment import Member
 
 _log = logging.getLogger(__name__)
@@ -72,7 +73,6 @@ def _updater(
     """Everything of the engine is imported here: an agent that never updates has none of it."""
     from stoker.drivers.device_facts import DeviceClock, DeviceIdentity, KnownFiles
     from stoker.drivers.state_file import JsonStateFile
-    from stoker.services.model_health import ModelHealth
     from stoker.services.update_engine import EngineUpdater, Parts
     from stoker.services.update_surroundings import DeviceSurroundings
     from stoker_ota.drivers.bundle_source import BundleFolder, BundleSource
@@ -83,21 +83,9 @@ def _updater(
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o755)  # the runner, which is another user, reads models here
 
-    def serve(fresh: InstalledSet) -> None:
-        installed.now = fresh
-        inference.reconfigure(installed.served())
-
     files = KnownFiles(
         lambda: [model.path for model in installed.config.models],
         JsonStateFile(root / "files.json"),
-    )
-    health = ModelHealth(
-        lambda: installed.config,
-        inference,
-        thermal.snapshot,
-        locate=installed.locate,
-        serve=serve,
-        cancelled=reports.cancelled,
     )
     parts = Parts(
         RealDisk(root),
@@ -113,10 +101,32 @@ def _updater(
             files=files.by_hash,
             inhibited=reports.inhibited,
         ),
-        health=health,
+        health=_health(installed, inference, thermal, reports),
         notes=JsonStateFile(root / "notes.json"),
     )
     return EngineUpdater(parts, reports)
+
+
+def _health(
+    installed: Installed,
+    inference: InferenceService,
+    thermal: ThermalService,
+    reports: Reports,
+) -> ModelHealth:
+    from stoker.services.model_health import ModelHealth
+
+    def serve(fresh: InstalledSet) -> None:
+        installed.now = fresh
+        inference.reconfigure(installed.served())
+
+    return ModelHealth(
+        lambda: installed.config,
+        inference,
+        thermal.snapshot,
+        locate=installed.locate,
+        serve=serve,
+        cancelled=reports.cancelled,
+    )
 
 
 def first_trust(path: Path) -> bytes:

@@ -65,7 +65,8 @@ class FakeUpdates:
         return self.jobs.get(job)
 
     def history(self, offset: int, limit: int) -> Future[Sequence[Record]]:
-        return _done([{"what": "committed", "version": 2}, {"what": "idle"}][offset:][:limit])
+        records: list[Record] = [{"what": "committed", "version": 2}, {"what": "failed"}]
+        return _done(records[offset:][:limit])
 
     def inhibit(self, who: str, why: str) -> int:
         self.inhibitors[len(self.inhibitors)] = (who, why)

@@ -172,7 +172,8 @@ def _fill_embed(parser: argparse.ArgumentParser) -> None:
 
 def _fill_update(parser: argparse.ArgumentParser) -> None:
     actions = (
-        "list", "check", "inspect", "install", "rollback", "confirm", "cancel", "history", "inhibit",
+        "list", "check", "inspect", "install", "rollback", "confirm", "cancel", "history",
+        "inhibit",
     )  # fmt: skip
     add = parser.add_argument
     add("action", nargs="?", choices=actions, default="list", help="what to do")

@@ -44,7 +44,10 @@ class UpdateJob:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One deployment that a bundle lists. ``state``: new | installed | failed | refused | absent."""
+    """One deployment that a bundle lists.
+
+    ``state``: new | installed | failed | refused | absent (listed, but not in this bundle).
+    """
 
     name: str
     version: int

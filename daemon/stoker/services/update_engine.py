@@ -233,7 +233,7 @@ class EngineUpdater:
     def _report(self, journal: Journal) -> None:
         self._reports.phase(journal.phase.value, journal.code, journal.reason)
 
-    def _progress(self, phase: str, done: int, total: int) -> None:
+    def _progress(self, phase: str, done: int, total: int) -> None:  # noqa: ARG002
         self._reports.progress(done, total)
 
 

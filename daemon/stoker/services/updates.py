@@ -43,7 +43,7 @@ class UpdateService:
         *,
         resume: bool,
         sources: Sequence[str] = (),
-        retry_s: Seconds = Seconds(30.0),
+        retry_s: Seconds,
         refusal: errors.StokerError | None = None,
     ) -> None:
         """``refusal``: why there are no updates here."""

@@ -262,8 +262,9 @@ class Engine:
 
     def _tell(self) -> None:
         """A report that fails never changes what is installed."""
-        with contextlib.suppress(OtaError):
-            self._record(self.journal.phase.value)
+        if self.journal.phase is not Phase.IDLE:  # a commit has its own line
+            with contextlib.suppress(OtaError):
+                self._record(self.journal.phase.value)
         self._report(self.journal)
 
     def _wait(self) -> None:
