@@ -250,3 +250,22 @@ def test_stokerctl_shows_and_does_it_all(
     assert "used again" in stokerctl("rollback")
     assert "cannot open the bundle" in stokerctl("install", "/nowhere", status=66)
     assert "which folder" in stokerctl("install", status=64)
+
+
+def test_a_set_that_wants_a_confirmation_serves_and_waits_for_it_also_after_a_restart(
+    start: rig.Start, operator: Operator
+) -> None:
+    v1, v2 = operator.home / "v1", operator.home / "v2"
+    bundle = operator.bundle(3, v1, v2, '[health]\nconfirm = "dbus"\n')
+    daemon = start()
+    job = rig.install(daemon, bundle)
+    until(lambda: "confirm" in rig.look(daemon, job)["Error"][1], "the wait")
+    assert content(daemon) == model(operator, "v2")
+    daemon.stop()
+    daemon = start()
+    assert content(daemon) == model(operator, "v2")
+    until(lambda: rig.facts(daemon)["Job"] != "/", "the job")
+    job = rig.facts(daemon)["Job"]
+    daemon.client.call(contract.UPDATE, "Confirm", GLib.Variant("(s)", ("chat",)))
+    assert rig.end(daemon, job)["State"] == "done"
+    assert content(daemon) == model(operator, "v2")

@@ -144,13 +144,15 @@ class EngineUpdater:
             return self._engine.cancel()
 
     def step(self) -> bool:
-        return self._engine.step()
+        with typed():
+            return self._engine.step()
 
     def retry(self) -> None:
-        if self._engine.journal.phase is Phase.WAIT_SPACE:
-            self._engine.take(Event(What.SPACE_FREED))
-        else:
-            self._engine.go_on()
+        with typed():
+            if self._engine.journal.phase is Phase.WAIT_SPACE:
+                self._engine.take(Event(What.SPACE_FREED))
+            else:
+                self._engine.go_on()
 
     def inspect(self, folder: str, *, keep: bool) -> Sequence[Deployment]:
         with typed():

@@ -21,12 +21,12 @@ from stoker.events import updates as seen
 from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateSnapshot
 from stoker.ports.updates import Record, Reports, UpdateListener, Updater
 from stoker.services.side_thread import SideThread
+from stoker.services.update_jobs import UpdateJobs
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 MAX_INHIBITORS: Final = 32
-MAX_JOBS: Final = 8
 SHUT: Final = "cannot update: the service is stopping"
 
 
@@ -56,11 +56,10 @@ class UpdateService:
         self._listeners: list[UpdateListener] = []
         self._snapshot = UpdateSnapshot()
         self._listed: tuple[Deployment, ...] = ()
-        self._jobs: dict[str, UpdateJob] = {}
-        self._current = ""  # id of the job that is not over
+        self._jobs = UpdateJobs()
         self._numbers = 0
-        self._folder_fd = -1
         self._inhibitors: dict[int, str] = {}
+        self._ill = False  # the engine is to be built anew, as after a restart
         self._cancel, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="updates", daemon=True)
 
@@ -108,9 +107,8 @@ class UpdateService:
             except BaseException:
                 os.close(folder_fd)
                 raise
-            job = self._new_job("install", name, version)
-            self._hold(folder_fd)
-            return job
+            self._cancel.clear()
+            return self._jobs.begin("install", name, version, folder_fd)
 
         busy = self._refusal or self._busy()
         if busy is not None:
@@ -122,7 +120,8 @@ class UpdateService:
         def begin() -> UpdateJob:
             self._need_quiet()
             self._engine().rollback()
-            return self._new_job("rollback", "", 0)
+            self._cancel.clear()
+            return self._jobs.begin("rollback", "", 0)
 
         busy = self._busy()
         return _failed(busy) if busy is not None else self._call(begin)
@@ -131,7 +130,7 @@ class UpdateService:
         return self._call(lambda: self._engine().confirm(deployment))
 
     def cancel(self, job: str) -> None:
-        if job == self._current:
+        if job and job == self._jobs.current:
             self._cancel.set()
             self._work.put(lambda: None)
 
@@ -157,7 +156,7 @@ class UpdateService:
 
     @property
     def current_job(self) -> str:
-        return self._current
+        return self._jobs.current
 
     # the thread
 
@@ -167,45 +166,72 @@ class UpdateService:
                 self._begin_again()
             while not self._stop.is_set():
                 self._turn()
-        self._hold(-1)
+        self._jobs.close()
 
     def _begin_again(self) -> None:
         """What the last process left is gone on with, as a job of this one."""
-        try:
-            engine = self._engine()
-        except errors.StokerError as error:
-            _log.error("%s", error.message)
-            return
-        if engine.phase != "idle":
+        self._guard(self._recover)
+        engine = self._updater
+        if engine is not None and engine.phase != "idle":
             now = engine.snapshot()
-            self._new_job("install" if now.deployment else "rollback", now.deployment, now.version)
+            kind = "install" if now.deployment else "rollback"
+            self._jobs.begin(kind, now.deployment, now.version)
 
     def _turn(self) -> None:
         """One action of the engine, or a wait for work."""
         engine = self._updater
         if engine is not None:
-            if self._cancel.is_set() and engine.cancel():
-                self._cancel.clear()
-            if engine.step():
-                self._publish(engine)
-                while not self._work.empty():
-                    self._work.get()()
+            moved = self._guard(lambda: self._move(engine))
+            while not self._work.empty():
+                self._work.get()()
+            if moved:
                 return
-            self._publish(engine, resting=True)
-        waiting = engine is not None and engine.waiting
+        waiting = self._ill or (engine is not None and engine.waiting)
         try:
             self._work.get(timeout=self._retry_s if waiting else None)()
         except queue.Empty:
             self._look_again()
 
+    def _move(self, engine: Updater) -> bool:
+        if self._cancel.is_set() and engine.cancel():
+            self._cancel.clear()
+        moved = engine.step()
+        self._publish(engine, resting=not moved)
+        return moved
+
     def _look_again(self) -> None:
-        if self._updater is not None and self._updater.waiting:
-            self._updater.retry()
+        if self._ill and self._refusal is None:
+            self._guard(self._recover)
+        elif self._updater is not None and self._updater.waiting:
+            self._guard(self._updater.retry)
+
+    def _recover(self) -> None:
+        self._engine()
+        self._ill = False
+
+    def _guard(self, act: Callable[[], bool | None]) -> bool:
+        """A disk that fails is tried again, as after a restart; a fault of ours ends updates,
+        and nothing else: the model must go on serving.
+        """
+        try:
+            return bool(act())
+        except errors.StokerError as error:
+            _log.error("%s; updates are tried again in %.0f s", error.message, self._retry_s)
+            self._updater, self._ill = None, True
+        except Exception as error:
+            _log.exception("fault in the update engine")
+            text = f"cannot update: the engine failed: {type(error).__name__}: {error}"
+            self._refusal = errors.InternalError(text, hint="see the log; restart stokerd")
+            self._updater = None
+            self._ended(self._jobs.end(seen.FAILED, "internal", text))
+        return False
 
     def _engine(self) -> Updater:
         with self._building:
             if self._updater is None:
-                reports = Reports(self._phase, self._progress, self._inhibited, self._cancelled)
+                reports = Reports(
+                    self._phase, self._jobs.progress, self._inhibited, self._cancelled
+                )
                 made = self._build(reports)
                 made.begin()
                 self._updater = made
@@ -235,7 +261,7 @@ class UpdateService:
     def _busy(self) -> errors.StokerError | None:
         """Why nothing new can begin now."""
         engine = self._updater
-        if not self._current or engine is None or engine.replaceable:
+        if not self._jobs.current or engine is None or engine.replaceable:
             return self._refusal
         now = self._snapshot
         what = f"{now.deployment} {now.version}" if now.deployment else "a return"
@@ -245,62 +271,22 @@ class UpdateService:
             details={"retry_after_ms": 5000},
         )
 
-    def _new_job(self, kind: str, deployment: str, version: int) -> UpdateJob:
-        self._finish(seen.FAILED, "cancelled", "another one took its place")
-        self._numbers += 1
-        job = UpdateJob(str(self._numbers), kind, deployment, version)
-        self._jobs[job.id] = job
-        self._current = job.id
-        self._cancel.clear()
-        while len(self._jobs) > MAX_JOBS:
-            del self._jobs[next(iter(self._jobs))]
-        return job
-
-    def _finish(self, state: str, code: str = "", text: str = "") -> None:
-        job = self._jobs.get(self._current)
-        if job is not None:
-            self._jobs[job.id] = replace(job, state=state, error_code=code, error_text=text)
-        self._current = ""
-        self._hold(-1)
-
-    def _hold(self, fd: int) -> None:
-        """The bundle's folder stays open until its job is over."""
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
-        self._folder_fd = fd
-
     # what the engine tells
 
     def _phase(self, phase: str, code: str, reason: str) -> None:
-        job = self._jobs.get(self._current)
-        if job is None or phase == "idle":
-            return  # what came before says how it ended
-        self._jobs[job.id] = replace(
-            job, phase=phase, state=seen.RUNNING, done=0, total=0, error_code=code,
-            error_text=reason,
-        )  # fmt: skip
-        if phase == "failed":
-            wanted = job.kind == "rollback" and code == "requested"
-            self._end(*((seen.DONE, "", "") if wanted else (seen.FAILED, code, reason)))
+        self._ended(self._jobs.phase(phase, code, reason))
 
-    def _end(self, state: str, code: str, text: str) -> None:
-        self._snapshot = replace(self._snapshot, error_code=code, error_text=text)
-        job = self._jobs.get(self._current)
-        if job is not None and job.deployment:  # what the last check saw is told anew
-            word = "installed" if state == seen.DONE else "failed"
-            self._listed = tuple(
-                replace(item, state=word)
-                if (item.name, item.version) == (job.deployment, job.version)
-                and code != "cancelled"
-                else item
-                for item in self._listed
-            )
-        self._finish(state, code, text)
-
-    def _progress(self, done: int, total: int) -> None:
-        job = self._jobs.get(self._current)
-        if job is not None:
-            self._jobs[job.id] = replace(job, done=done, total=total)
+    def _ended(self, job: UpdateJob | None) -> None:
+        """What the last check saw of its deployment is told anew."""
+        if job is None or job.error_code == "cancelled":
+            return
+        word = "installed" if job.state == seen.DONE else "failed"
+        self._listed = tuple(
+            replace(item, state=word)
+            if (item.name, item.version) == (job.deployment, job.version)
+            else item
+            for item in self._listed
+        )
 
     def _inhibited(self) -> str:
         return next(iter(tuple(self._inhibitors.values())), "")
@@ -311,16 +297,9 @@ class UpdateService:
         return self._cancel.is_set()
 
     def _publish(self, engine: Updater, *, resting: bool = False) -> None:
-        """After each action; a commit is over when the engine has cleaned up."""
-        job = self._jobs.get(self._current)
-        if job is not None and job.phase == "committed" and engine.phase == "idle":
-            self._end(seen.DONE, "", "")
-        elif job is not None and resting and engine.phase != "idle":
-            self._jobs[job.id] = replace(job, state=seen.WAITING)
-        kept = self._snapshot
-        self._snapshot = replace(
-            engine.snapshot(), error_code=kept.error_code, error_text=kept.error_text
-        )
+        self._ended(self._jobs.rest(engine.phase, resting=resting))
+        code, text = self._jobs.error
+        self._snapshot = replace(engine.snapshot(), error_code=code, error_text=text)
         for listener in self._listeners:
             listener.changed(self._snapshot)
 
