@@ -129,6 +129,105 @@ class Unavailable(StokerError):
     retryable = True
 
 
+# Updates: the same codes as in stoker_ota.errors (a test compares them).
+
+
+class BadDelta(StokerError):
+    """A delta breaks its own format: damaged, truncated or made to harm."""
+
+    code = "bad-delta"
+
+
+class SourceMismatch(StokerError):
+    """The file that a delta starts from is not here."""
+
+    code = "source-mismatch"
+
+
+class ChunkHash(StokerError):
+    """Bytes that were fetched are not those that were promised."""
+
+    code = "chunk-hash"
+
+
+class ResultHash(StokerError):
+    code = "result-hash"
+
+
+class NoSpace(StokerError):
+    code = "no-space"
+
+
+class NoMemory(StokerError):
+    code = "no-memory"
+
+
+class FileUnreadable(StokerError):
+    code = "file-unreadable"
+
+
+class BadDocument(StokerError):
+    """Not the signed document it should be."""
+
+    code = "bad-document"
+
+
+class TooLarge(StokerError):
+    code = "too-large"
+
+
+class BadSignature(StokerError):
+    code = "bad-signature"
+
+
+class BadChain(StokerError):
+    """A certificate does not lead to a pinned anchor, or has the wrong use or role."""
+
+    code = "bad-chain"
+
+
+class Revoked(StokerError):
+    code = "revoked"
+
+
+class Expired(StokerError):
+    code = "expired"
+
+
+class Rollback(StokerError):
+    """Older than what this device has accepted before."""
+
+    code = "rollback"
+
+
+class Freeze(StokerError):
+    """A document is past its expiry: somebody may be keeping newer ones from us."""
+
+    code = "freeze"
+
+
+class MixAndMatch(StokerError):
+    """Parts that were never published together."""
+
+    code = "mix-and-match"
+
+
+class WrongTarget(StokerError):
+    """For another board, architecture, system or agent."""
+
+    code = "wrong-target"
+
+
+class Dependency(StokerError):
+    code = "dependency"
+
+
+class Unhealthy(StokerError):
+    """The new set did not pass its probes; the one before it serves."""
+
+    code = "unhealthy"
+
+
 def by_code(code: str) -> type[StokerError]:
     """The class of a code that came over a wire; unknown codes become InternalError."""
     return _BY_CODE.get(code, InternalError)

@@ -53,7 +53,9 @@ from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.sessions import SessionService
 from stoker.services.thermal import ThermalService
+from stoker.services.updates import UpdateService
 from stoker.units import Seconds
+from stoker.update_parts import Installed, build_updates
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES, _SPARE_PAGES = 4096, 1024  # of sessions.db
@@ -76,6 +78,8 @@ class Agent:
     standings: NamedStandings
     sessions: SessionService
     lock: InstanceLock
+    updates: UpdateService
+    installed: Installed
     simulated: BoardThread | None = None
     published: Published | None = None
 
@@ -86,6 +90,7 @@ class Agent:
         self.thermal.start()
         self.inference.start()
         self.sessions.start()
+        self.updates.start()
         self.published = publish(
             self.bus,
             self.inference,
@@ -94,6 +99,7 @@ class Agent:
             self.authority,
             self.config,
             self.sessions,
+            self.updates,
         )
         self.notifier.ready()
 
@@ -103,6 +109,7 @@ class Agent:
         limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
         if self.published is not None:
             self.published.close()
+        self.updates.stop(limit)
         self.inference.stop(limit)
         self.sessions.stop(limit)
         self.thermal.stop()
@@ -118,7 +125,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     lock.take()  # before anybody looks into the directory
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
-    inference = build_inference(config, clock, standings=standings)
+    installed = Installed(config)
+    inference = build_inference(installed.served(), clock, standings=standings)
     simulated = simulated_board(config, inference.activity)
     thermal = build_thermal(config, clock, inference)
     bus = Bus.connect(config.daemon.bus)
@@ -142,19 +150,11 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
+    updates = build_updates(installed, inference, thermal, board(config).name)
     agent = Agent(
-        config,
-        bus,
-        inference,
-        thermal,
-        service,
-        notifier,
-        authority,
-        standings,
-        sessions,
-        lock,
-        simulated,
-    )
+        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock,
+        updates, installed, simulated,
+    )  # fmt: skip
     return agent
 
 
@@ -299,7 +299,8 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     changes = diff(agent.config, fresh)
     later = tuple(change.key for change in changes if change.needs_restart)
     logging.getLogger().setLevel(fresh.daemon.log_level.upper())
-    agent.inference.reconfigure(fresh)
+    agent.installed.config = fresh
+    agent.inference.reconfigure(agent.installed.served())
     agent.sessions.reconfigure(fresh)
     agent.authority.configure(fresh.access.admin_group, fresh.access.gateway_user)
     agent.standings.configure(fresh)

@@ -158,6 +158,18 @@ class Bus:
 
         return self._run(work)
 
+    def call_with_files(
+        self, path: str, interface: str, method: str, signature: str,
+        body: Callable[[], tuple[Any, ...]], out: str, *sent: int, timeout_s: float = 120.0,
+    ) -> tuple[tuple[Any, ...], list[int]]:  # fmt: skip
+        """(out arguments, descriptors that came, which are the caller's to close). ``sent`` stay
+        the caller's; ``body`` makes the arguments, an ``h`` being an index into them.
+        """
+        reply, descriptors = self._call_with_files(
+            path, interface, method, signature, body, out, timeout_s, *sent
+        )
+        return reply.unpack(), list(descriptors.steal_fds()) if descriptors else []
+
     def _packed(self, pairs: Pairs) -> dict[str, Any]:
         return self._run(lambda: variants(pairs))
 

@@ -19,6 +19,7 @@ from stoker_client.errors import StokerClientError
 from stoker_client.requests import Messages, Options, Settings
 from stoker_client.session import Session, open_path
 from stoker_client.stream import Stream
+from stoker_client.updates import Updates
 
 AGENT: Final = "org.stoker.Agent1"
 INFERENCE: Final = "org.stoker.Inference1"
@@ -174,6 +175,11 @@ class Stoker:
         one serves as before. Needs rights.
         """
         return dict(self._bus.call(AGENT, "SelectModel", name, timeout_s=timeout_s))
+
+    @property
+    def updates(self) -> Updates:
+        """Signed updates of what this device serves."""
+        return Updates(self._bus)
 
     def close(self) -> None:
         """Leave the bus; running jobs of this object end."""

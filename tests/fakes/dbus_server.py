@@ -16,6 +16,7 @@ import time
 from gi.repository import GLib
 from tests.fakes.doors import FakeAgent, FakeAuthority, FakeInference, FakeThermal
 from tests.fakes.sessions import MemorySessionStore
+from tests.fakes.update_door import FakeUpdates
 
 from stoker.api import errormap
 from stoker.api.bus import Bus
@@ -66,7 +67,9 @@ def main() -> int:
         authority = FakeAuthority(frozenset({0, os.geteuid()}), options.gateway)
         agent = FakeAgent()
         sessions = conversations(inference, authority)
-        published = publish(bus, inference, thermal, agent, authority, Config(), sessions)
+        published = publish(
+            bus, inference, thermal, agent, authority, Config(), sessions, FakeUpdates()
+        )
         agent.on_reload = lambda: published.reconfigure(SMALL)
     except StokerError as error:
         sys.stderr.write(f"{error}\n")

@@ -81,15 +81,18 @@ class Health:
     serving: int = 0
     tested: list[int] = field(default_factory=list)
 
+    def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.tested.append(generation)
+        if self.sick & {member.sha256 for member in members}:
+            raise Unhealthy("cannot keep the set: a probe is out of bounds")
+        self.serving = generation
+
     def switch(self, generation: int, members: tuple[Member, ...]) -> None:
         if self.error is not None:
             raise self.error
         self.serving = generation
-
-    def test(self, manifest: Manifest, members: tuple[Member, ...]) -> None:
-        self.tested.append(self.serving)
-        if self.sick & {member.sha256 for member in members}:
-            raise Unhealthy("cannot keep the set: a probe is out of bounds")
 
 
 @dataclass

@@ -53,7 +53,9 @@ def test_the_xml_is_what_introspection_shows(client: BusClient) -> None:
     job, stream = client.create_job("hi")
     list(records(stream))
     session = client.call(contract.INFERENCE, "CreateSession", GLib.Variant("(a{sv})", ({},)))
+    update = client.call(contract.UPDATE, "Rollback")
     seen = live(client, contract.AGENT_PATH) | live(client, job) | live(client, session)
+    seen |= live(client, update)
     for interface in contract.INTERFACES:
         written = ET.fromstring(contract.xml(interface)).find("interface")
         assert written is not None

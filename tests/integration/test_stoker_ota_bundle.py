@@ -84,10 +84,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Health:
     switched: list[int] = field(default_factory=list)
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+    def test(
+        self, manifest: manifest.Manifest, generation: int, members: tuple[Member, ...]
+    ) -> None:
         self.switched.append(generation)
 
-    def test(self, manifest: manifest.Manifest, members: tuple[Member, ...]) -> None: ...
+    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+        self.switched.append(generation)
 
 
 def _device(root: Path, bundle: Path, package: Path) -> tuple[Engine, Store, Health]:

@@ -52,12 +52,16 @@ def test_the_whole_tour_on_the_real_model(env: Env, root: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout
-    assert [f"{n}/7" in said for n in range(1, 8)] == [True] * 7
+    assert [f"{n}/8" in said for n in range(1, 9)] == [True] * 8
     assert "$ stokerctl ask 'Hello!'" in said
     assert "$ busctl --address=unix:path=" in said
     assert "$ gdbus call --address unix:path=" in said
     assert "engine-failed" in said
     assert "from SIGKILL to the first new word" in said
+    assert "smollm2 1 is installed and used." in said
+    assert "it served all the time" in said
+    assert "cannot accept the signature of CN=release" in said
+    assert "unhealthy" in said
     assert done.stderr == ""
     _nothing_left(env)
 

@@ -10,7 +10,7 @@ import stoker
 from stoker.api import contract
 from stoker.api.exports import Answer, Door, Later, bus_text, vardict
 from stoker.api.inference import memory_use
-from stoker.errors import NotAuthorized
+from stoker.api.managing import as_manager
 from stoker.events.inference import Owner
 from stoker.events.models import SwapResult
 from stoker.ports.doors import AgentDoor, InferenceDoor, InferenceSnapshot, ThermalDoor
@@ -93,22 +93,7 @@ class AgentRoom:
         return Later(done, _swapped)
 
     def _as_manager(self, owner: Owner, deed: str, act: Callable[[], Future[Any]]) -> Future[Any]:
-        """What ``act`` brings, once the authority has let the caller in."""
-        outcome: Future[Any] = Future()
-
-        def decided(answer: Future[bool]) -> None:
-            try:
-                if not answer.result():
-                    raise NotAuthorized(
-                        f"cannot {deed}: user {owner.uid} may not manage",
-                        hint="be root or a member of group stoker-admin",
-                    )
-                act().add_done_callback(lambda done: _hand_on(done, outcome))
-            except Exception as error:
-                outcome.set_exception(error)
-
-        self._authority.admit(owner).add_done_callback(decided)
-        return outcome
+        return as_manager(self._authority, owner, deed, act)
 
 
 def _swapped(result: SwapResult) -> Answer:
@@ -120,10 +105,3 @@ def _swapped(result: SwapResult) -> Answer:
         preempted=("u", result.preempted),
     )
     return Answer((facts,))
-
-
-def _hand_on(done: Future[Any], outcome: Future[Any]) -> None:
-    try:
-        outcome.set_result(done.result())
-    except BaseException as error:  # cancelled: told to the caller as an error
-        outcome.set_exception(error)

@@ -21,8 +21,13 @@ SESSION: Final = "org.stoker.Session1"
 SESSIONS_PATH: Final = "/org/stoker/Agent1/sessions"
 THERMAL: Final = "org.stoker.Thermal1"
 REALTIME: Final = "org.stoker.RealTime1"
+UPDATE: Final = "org.stoker.Update1"
+UPDATE_JOB: Final = "org.stoker.UpdateJob1"
+UPDATES_PATH: Final = "/org/stoker/Agent1/updates"
 PROPERTIES: Final = "org.freedesktop.DBus.Properties"
-INTERFACES: Final = (AGENT, INFERENCE, JOB, REALTIME, SESSION, THERMAL)
+INTERFACES: Final = (
+    AGENT, INFERENCE, JOB, REALTIME, SESSION, THERMAL, UPDATE, UPDATE_JOB,
+)  # fmt: skip
 
 
 def xml(interface: str) -> str:
@@ -58,6 +63,10 @@ def property_signatures(interface: str) -> dict[str, str]:
 
 def job_path(job: str) -> str:
     return f"{JOBS_PATH}/{job}"
+
+
+def update_path(job: str) -> str:
+    return f"{UPDATES_PATH}/{job}"
 
 
 def session_path(session: str) -> str:

@@ -14,6 +14,7 @@ from gi.repository import GLib
 from stoker.api import contract
 from stoker.api import inference as inference_room
 from stoker.api import thermal as thermal_room
+from stoker.api import update as update_room
 from stoker.api.agent import AgentRoom
 from stoker.api.bus import Bus, after, post
 from stoker.api.callers import Callers
@@ -25,8 +26,10 @@ from stoker.api.realtime import RealTimeRoom
 from stoker.api.requests import Limits
 from stoker.api.session import Sessions
 from stoker.api.thermal import ThermalRoom
+from stoker.api.update import UpdateRoom
 from stoker.config.schema import Config
 from stoker.events.thermal import ThermalSnapshot
+from stoker.events.updates import UpdateSnapshot
 from stoker.ports.doors import (
     AgentDoor,
     InferenceDoor,
@@ -37,6 +40,7 @@ from stoker.ports.doors import (
 )
 from stoker.ports.sessions import SessionDoor
 from stoker.ports.system import Authority
+from stoker.ports.updates import UpdateDoor, UpdateListener
 
 # Keys and the array's own bytes come on top of the text that max_request_bytes speaks of.
 _ENVELOPE_BYTES = 4096
@@ -66,6 +70,7 @@ def publish(
     authority: Authority,
     config: Config,
     conversations: SessionDoor,
+    updating: UpdateDoor,
 ) -> Published:
     """Register every object, listen to the services, then own the name.
 
@@ -84,16 +89,19 @@ def publish(
         asking.limits = Limits.of(fresh)
         exports.max_call_bytes = asking.limits.max_request_bytes + _ENVELOPE_BYTES
 
-    published = Published([callers.close, exports.close], reconfigure)
+    updates = UpdateRoom(exports, updating, authority)
+    published = Published([callers.close, exports.close, updates.close], reconfigure)
     try:
         for room in (
             asking,
             ThermalRoom(thermal),
             AgentRoom(agent, inference, thermal, authority),
             RealTimeRoom(agent, inference),
+            updates,
         ):
             exports.add(contract.AGENT_PATH, room.door())
         published._undo += _listen(bus, inference, thermal, jobs)
+        published._undo += _listen_to_updates(bus, updating, updates)
         conversations.listen(lambda session: post(lambda: sessions.withdraw(session)))
         bus.own(contract.BUS_NAME)
     except BaseException:
@@ -108,16 +116,8 @@ def _listen(
 ) -> list[Callable[[], None]]:
     """Services tell us from their threads; each word hops to the main loop in order."""
 
-    def changes(interface: str, first: dict[str, Any]) -> Changes:
-        def send(values: dict[str, Any]) -> None:
-            news = pack_properties(interface, values)
-            body = GLib.Variant("(sa{sv}as)", (interface, news, ()))
-            bus.emit(contract.AGENT_PATH, contract.PROPERTIES, "PropertiesChanged", body)
-
-        return Changes(first, send, time.monotonic, after)
-
-    asked = changes(contract.INFERENCE, inference_room.properties(inference.snapshot()))
-    heat = changes(contract.THERMAL, thermal_room.properties(thermal.snapshot()))
+    asked = _changes(bus, contract.INFERENCE, inference_room.properties(inference.snapshot()))
+    heat = _changes(bus, contract.THERMAL, thermal_room.properties(thermal.snapshot()))
 
     def offer_inference(snapshot: InferenceSnapshot) -> None:
         asked.offer(inference_room.properties(snapshot))
@@ -142,3 +142,29 @@ def _listen(
     )
     thermal.listen(ThermalListener(changed=Latest(post, offer_heat).put))
     return [asked.close, heat.close]
+
+
+def _listen_to_updates(bus: Bus, service: UpdateDoor, room: UpdateRoom) -> list[Callable[[], None]]:
+    def now() -> dict[str, Any]:
+        return update_room.properties(service.snapshot(), service.current_job)
+
+    news = _changes(bus, contract.UPDATE, now())
+
+    def offer(_snapshot: UpdateSnapshot) -> None:
+        if service.current_job:
+            room.publish(service.current_job)  # also one that a restart goes on with
+        news.offer(now())
+
+    service.listen(UpdateListener(changed=Latest(post, offer).put))
+    if service.current_job:
+        room.publish(service.current_job)
+    return [news.close]
+
+
+def _changes(bus: Bus, interface: str, first: dict[str, Any]) -> Changes:
+    def send(values: dict[str, Any]) -> None:
+        news = pack_properties(interface, values)
+        body = GLib.Variant("(sa{sv}as)", (interface, news, ()))
+        bus.emit(contract.AGENT_PATH, contract.PROPERTIES, "PropertiesChanged", body)
+
+    return Changes(first, send, time.monotonic, after)

@@ -61,6 +61,26 @@ ROWS: Final[tuple[Row, ...]] = (
     _row("storage-failed", "StorageFailed", 74, 507),  # EX_IOERR
     _row("engine-failed", "EngineFailed", 76, 502),  # the peer broke the talk: EX_PROTOCOL
     _row("unavailable", "Unavailable", 69, 503),
+    # updates
+    _row("bad-delta", "BadDelta", 65, 422),
+    _row("source-mismatch", "SourceMismatch", 65, 409),
+    _row("chunk-hash", "ChunkHash", 65, 422),
+    _row("result-hash", "ResultHash", 65, 422),
+    _row("no-space", "NoSpace", 73, 507),
+    _row("no-memory", "NoMemory", 71, 503),
+    _row("file-unreadable", "FileUnreadable", 66, 404),
+    _row("bad-document", "BadDocument", 65, 422),
+    _row("too-large", "TooLarge", 65, 413),
+    _row("bad-signature", "BadSignature", 77, 403),
+    _row("bad-chain", "BadChain", 77, 403),
+    _row("revoked", "Revoked", 77, 403),
+    _row("expired", "Expired", 77, 403),
+    _row("rollback", "Rollback", 77, 409),
+    _row("freeze", "Freeze", 77, 409),
+    _row("mix-and-match", "MixAndMatch", 77, 409),
+    _row("wrong-target", "WrongTarget", 69, 409),
+    _row("dependency", "Dependency", 69, 409),
+    _row("unhealthy", "Unhealthy", 69, 503),
 )
 
 _BY_CODE: Final = {row.code: row for row in ROWS}

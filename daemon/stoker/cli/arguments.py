@@ -184,6 +184,20 @@ def _fill_embed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="the texts (or lines of input)")
 
 
+def _fill_update(parser: argparse.ArgumentParser) -> None:
+    actions = (
+        "list", "check", "inspect", "install", "rollback", "confirm", "cancel", "history",
+        "inhibit",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("action", nargs="?", choices=actions, default="list", help="what to do")
+    add("target", metavar="FOLDER", nargs="?", help="the bundle; a name to confirm; why to inhibit")
+    add("--deployment", metavar="NAME", help="which one of the bundle, if it has several")
+    add("--force", action="store_true", help="although it failed before, and without its hours")
+    add("--no-wait", action="store_true", help="begin it and leave")
+    add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
+
+
 def _fill_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", action="store_true", help="ask the running agent for its own")
 
@@ -305,6 +319,22 @@ VERBS: Final[tuple[Verb, ...]] = (
             "sudo stokerctl --json rt probe --tool own",
         ),
         _fill_rt,
+    ),
+    Verb(
+        "update",
+        "signed updates of the model",
+        "Signed updates of the model: list what is installed and under way, check the\n"
+        "configured sources, inspect or install a bundle (a folder, such as a USB stick), go\n"
+        "back to the set before, confirm one that waits for it, cancel, history, or hold updates\n"
+        "back until Ctrl-C. Looking is for everyone, the rest for root and group stoker-admin.",
+        (
+            "stokerctl update",
+            "sudo stokerctl update inspect /media/usb/bundle",
+            "sudo stokerctl update install /media/usb/bundle",
+            "sudo stokerctl update rollback",
+            "stokerctl update history --limit 10",
+        ),
+        _fill_update,
     ),
     Verb(
         "version",

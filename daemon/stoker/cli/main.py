@@ -109,6 +109,10 @@ def _verb(args: Namespace, terminal: Terminal) -> int:
             from stoker.cli import sessions
 
             return sessions.run(args, terminal)
+        case "update":
+            from stoker.cli import update
+
+            return update.run(args, terminal)
         case _:
             from stoker.cli import facts
 

@@ -118,6 +118,15 @@ def prompts(table: Table, key: str, default: Any) -> object:
     return found
 
 
+def folders(table: Table, key: str, default: Any) -> object:
+    """Absolute paths."""
+    found = table.texts(key, default, max_items=16)
+    for index, folder in enumerate(found):
+        if not folder.startswith("/") or "\0" in folder or len(folder) > _MAX_PATH_BYTES:
+            table.refuse(f"{key}[{index}]", f"{folder!r} is not an absolute path")
+    return found
+
+
 MODEL: Final[Mapping[str, Reader]] = {
     "path": path,
     "context_tokens": whole(0, 1 << 20),
@@ -239,6 +248,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "sysfs_root": path,
         "period_min_s": number(0.01, 10.0),
         "period_max_s": number(0.05, 60.0),
+    },
+    "updates": {
+        "enabled": flag,
+        "trust": path,
+        "sources": folders,
+        "retry_s": number(0.1, DAY_S),
     },
     "access": {
         "admin_group": matching(GROUP, "a group's name"),

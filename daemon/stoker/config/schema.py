@@ -152,6 +152,16 @@ class ThermalConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdatesConfig:
+    """Signed updates of the model; see docs/ota.md."""
+
+    enabled: bool = True
+    trust: str = "/etc/stoker/trust.json"  # the operator's first trust document
+    sources: tuple[str, ...] = ()  # folders with bundles that a check looks into
+    retry_s: Seconds = Seconds(30.0)  # between two tries of what has to wait
+
+
+@dataclass(frozen=True, slots=True)
 class AccessConfig:
     admin_group: str = "stoker-admin"
     gateway_user: str = "stoker-gateway"  # may say on_behalf_of_uid; "" = nobody
@@ -182,6 +192,7 @@ class Config:
     sampling: Sampling = field(default_factory=Sampling)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     thermal: ThermalConfig = field(default_factory=ThermalConfig)
+    updates: UpdatesConfig = field(default_factory=UpdatesConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     users: Mapping[str, QuotaConfig] = field(default_factory=dict)

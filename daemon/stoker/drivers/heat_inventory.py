@@ -7,6 +7,7 @@ cap could be written is asked of the kernel, not tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from stoker.drivers.attribute import (
@@ -115,7 +116,7 @@ class SysfsInventory:
                 "devfreq",
                 folder.name,
                 folder / "cur_freq",
-                lambda text, r=rest: f"{_mega(text)} MHz{r}",
+                partial(_clock, rest=rest),
             )
 
     def _flags(self) -> Iterator[Finding]:
@@ -163,6 +164,10 @@ def _degrees(text: str) -> str:
 
 def _mhz(khz: str) -> str:
     return str(int(khz) // 1000) if khz.isdecimal() else "?"
+
+
+def _clock(text: str, rest: str) -> str:
+    return f"{_mega(text)} MHz{rest}"
 
 
 def _mega(hertz: str) -> str:

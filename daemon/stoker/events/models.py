@@ -19,6 +19,7 @@ class ProbeReport:
     decode_tok_s: float = 0.0
     nll_per_token: float = math.nan  # nats, of the probe's own text
     memory_bytes: Bytes = Bytes(0)
+    nlls: tuple[float, ...] = ()  # nats a token, of the probe's further texts in their order
 
 
 def can_speak(report: ProbeReport) -> str:
@@ -32,13 +33,14 @@ def can_speak(report: ProbeReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A short generation and a score; ``judge`` gives "" or what is wrong."""
+    """A short generation and scores; ``judge`` gives "" or what is wrong."""
 
     prompt: str = "The capital of France is"
     text: str = "Water boils at a hundred degrees and freezes at zero."
     max_tokens: int = 8
     timeout_s: Seconds = Seconds(60.0)
     judge: Callable[[ProbeReport], str] = can_speak
+    texts: tuple[str, ...] = ()  # to be scored too
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class ModelProbe:
         self._text: list[str] = []
         self._done: Mapping[str, object] | None = None
         self._fault = ""
-        self._score = link.query(lambda key: wire.Score(key, probe.text), now, OURSELVES)
+        self._score = self._ask(probe.text, now)
+        self._scores = [self._ask(text, now) for text in probe.texts]
         link.send(
             wire.Generate(
                 JOB,
@@ -37,6 +38,11 @@ class ModelProbe:
                 max_tokens=probe.max_tokens,
                 sampling=Sampling(temperature=0.0),
             )
+        )
+
+    def _ask(self, text: str, now: Seconds) -> Answered:
+        return self._link.query(
+            lambda key: wire.Score(key, text), now, OURSELVES, self._probe.timeout_s
         )
 
     def hear(self, deltas: wire.Deltas) -> None:
@@ -50,10 +56,11 @@ class ModelProbe:
                 self._done = delta.done
 
     def verdict(self, now: Seconds) -> str | None:
-        fault = self._fault or _fault(self._score)
+        scores = (self._score, *self._scores)
+        fault = self._fault or next((bad for bad in map(_fault, scores) if bad), "")
         if fault:
             return fault
-        if self._done is not None and self._score.done():
+        if self._done is not None and all(score.done() for score in scores):
             return self._probe.judge(self.report())
         if now >= self._until_s:
             return f"it did not answer a short question in {self._probe.timeout_s:.0f} s"
@@ -70,6 +77,7 @@ class ModelProbe:
             decode_tok_s=timings.get("decode_tok_s", 0.0),
             nll_per_token=_nll(self._score),
             memory_bytes=Bytes(process.memory_bytes() if process is not None else 0),
+            nlls=tuple(map(_nll, self._scores)),
         )
 
 

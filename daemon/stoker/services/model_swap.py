@@ -225,7 +225,8 @@ class ModelSwap:
         if reason:
             _log.error("the model was not changed to %s: %s", model.name, reason)
             failure = job_errors.swap_failed(model.name, reason, self._bank.serving.state.model)
-            self._jobs.sweep(lambda name: failure if name == model.name else None)
+            if model.name != self._before:  # else it is the one before that they get
+                self._jobs.sweep(lambda name: failure if name == model.name else None)
         self._jobs.sweep(self._bank.unservable)
         if reason:
             future.set_exception(failure)

@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 from stoker.errors import StokerError
 from stoker.tour import heat, screen, stage, walk
 from stoker.tour.steps import Guide
+from stoker.tour.update import Update
 from stoker_client import Stoker, StokerClientError
 
 QUESTION: Final = "What is photosynthesis? Answer in one sentence."
@@ -39,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--ask", metavar="TEXT", help="the question to ask")
     add("--model", metavar="FILE", type=Path, help="a GGUF file instead of the embedded one")
     add("--engine", choices=("llama", "echo"), default="llama", help="echo: for tests")
-    add("--heat-seconds", metavar="S", type=float, default=12.0, help="how long to watch step 6")
+    add("--heat-seconds", metavar="S", type=float, default=12.0, help="how long to watch the heat")
     add("--non-interactive", action="store_true", help="do not end in a chat")
     return parser
 
@@ -53,7 +54,9 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
     view.say("private D-Bus and in temporary folders; Ctrl-C ends it at any moment.", "bold")
     with stage.Stage() as scene:
         options = ["--model", str(model), "--engine", args.engine]
-        daemon = stage.Daemon("stokerd", scene.folder, scene.bus, options)
+        model = model.absolute()
+        settings = Update.config(scene.folder, model)
+        daemon = stage.Daemon("stokerd", scene.folder, scene.bus, options, settings)
         try:
             with Stoker(scene.bus) as stoker:
                 scene.enter(daemon)
@@ -61,7 +64,8 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
                 story = [ECHO_STORY] if args.engine == "echo" else []
                 guide = Guide(view, stoker, args.ask or QUESTION, *story)
                 loop = heat.Heat(view, stoker, scene, args.heat_seconds)
-                walk.walk(_steps(guide, loop), view)
+                update = Update(view, stoker, scene.folder, model)
+                walk.walk(_steps(guide, loop, update, real=args.engine == "llama"), view)
         except (walk.StepFailed, StokerError, StokerClientError) as error:
             return _failed(view, error, scene)
         if screen.interactive() and not args.non_interactive:
@@ -69,16 +73,19 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
     return 0
 
 
-def _steps(guide: Guide, loop: heat.Heat) -> list[walk.Step]:
-    return [
+def _steps(guide: Guide, loop: heat.Heat, update: Update, *, real: bool) -> list[walk.Step]:
+    steps = [
         walk.Step("The board and its sensors", 15, guide.board),
         walk.Step("The model is loaded", 180, guide.loading),
         walk.Step("A question with stokerctl", 300, guide.ask),
         walk.Step("The same over plain D-Bus", 600, guide.buses),
         walk.Step("The runner is killed, and answers again", 120, guide.killed),
         walk.Step("Temperature and cap", 60, loop.show),
-        walk.Step("What next", 5, guide.next),
     ]
+    if real:  # the test engine has no model to update
+        title = "Signed updates: one kept, one refused, one taken back"
+        steps.append(walk.Step(title, 120, update.show))
+    return [*steps, walk.Step("What next", 5, guide.next)]
 
 
 def _failed(view: screen.Screen, error: Exception, scene: stage.Stage) -> int:

@@ -34,11 +34,14 @@ class Screen:
         line = Text("$ ", style="dim").append(Text(shlex.join(words), style="bold cyan"))
         self.console.print(line, soft_wrap=True)
 
-    def run(self, words: Sequence[str], timeout_s: float) -> int:
-        """Show a command and run exactly it, with its output here; returns its status."""
+    def run(self, words: Sequence[str], timeout_s: float, *, may_fail: bool = False) -> int:
+        """Show a command and run exactly it, with its output here; returns its status.
+        ``may_fail``: what it says on standard error belongs to the show.
+        """
         self.command(words)
         sys.stdout.flush()
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        err = subprocess.STDOUT if may_fail else None
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=err)
         try:
             return child.wait(timeout_s)
         finally:

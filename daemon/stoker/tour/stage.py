@@ -31,11 +31,13 @@ _STOP_LIMIT_S = 25.0  # stokerd waits for its runner and for slow readers
 class Daemon:
     """One stokerd on one bus; ``log`` is where it writes."""
 
-    def __init__(self, name: str, folder: Path, bus: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, folder: Path, bus: str, options: Sequence[str], settings: str = ""
+    ) -> None:
         self.bus = bus
         self.log = folder / f"{name}.log"
         config = folder / f"{name}.toml"
-        config.touch()  # this machine's /etc/stoker is no part of the tour
+        config.write_text(settings)  # this machine's /etc/stoker is no part of the tour
         self.command = [
             *_program("stokerd", "stoker.main"),
             *("--bus", bus, "--config", str(config)),

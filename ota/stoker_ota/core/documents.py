@@ -7,7 +7,6 @@ Payloads are JSON; ``manifest.py`` has the third document.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,9 +15,9 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from stoker_ota.core import chain, clock, strict_json
+from stoker_ota.core import chain, clock, fields, strict_json
+from stoker_ota.core.fields import MAX_VERSION, moment, sha256
 from stoker_ota.core.rules import Entry
-from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.getters import Table
 
 TRUST_TYPE: Final = "application/vnd.stoker.trust.v1+json"
@@ -27,10 +26,7 @@ MAX_TRUST_BYTES: Final = 64 << 10
 MAX_CATALOG_BYTES: Final = 1 << 20
 MAX_ANCHORS: Final = 8
 MAX_ENTRIES: Final = 1024
-MAX_VERSION: Final = (1 << 53) - 1
 ROLES: Final = ("trust", "release", "catalog", "fleet", "policy")
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._+-]{0,127}")
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class Catalog:
 
 def parse_trust(payload: bytes) -> Trust:
     """Raises BadDocument, BadChain, TooLarge."""
-    table = open_payload(payload, "trust", MAX_TRUST_BYTES)
+    table = fields.open_payload(payload, "trust", MAX_TRUST_BYTES)
     version, issued, expires = _head(table)
     anchors = tuple(
         chain.load(strict_json.unbase64(text, "trust: anchors"))
@@ -83,7 +79,7 @@ def parse_trust(payload: bytes) -> Trust:
             roles_table.refuse(name, "missing")
     revoked = table.texts("revoked", (), max_items=MAX_ENTRIES)
     for index, item in enumerate(revoked):
-        if not _SHA256.fullmatch(item):
+        if not fields.SHA256.fullmatch(item):
             table.refuse(f"revoked[{index}]", "is no SHA-256")
     table.finish()
     return Trust(version, issued, expires, anchors, roles, frozenset(revoked))
@@ -112,7 +108,7 @@ def trust_payload(trust: Trust) -> bytes:
 
 def parse_catalog(payload: bytes) -> Catalog:
     """Raises BadDocument, TooLarge."""
-    table = open_payload(payload, "catalog", MAX_CATALOG_BYTES)
+    table = fields.open_payload(payload, "catalog", MAX_CATALOG_BYTES)
     version, issued, expires = _head(table)
     listing = table.table("manifests")
     names = listing.keys()
@@ -120,7 +116,7 @@ def parse_catalog(payload: bytes) -> Catalog:
         table.refuse("manifests", f"more than {MAX_ENTRIES} entries")
     manifests: dict[str, Entry] = {}
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not fields.NAME.fullmatch(name):
             listing.refuse(name[:40], "is no name")
         entry = listing.table(name)
         manifests[name] = Entry(
@@ -147,39 +143,6 @@ def catalog_payload(catalog: Catalog) -> bytes:
             },
         }
     )
-
-
-def open_payload(payload: bytes, what: str, max_bytes: int) -> Table:
-    """The payload's table with its schema checked; errors name the document and the key."""
-
-    def fail(path: str, reason: str) -> OtaError:
-        return BadDocument(f"cannot read {what}: {path}: {reason}", details={"path": path})
-
-    table = Table(strict_json.loads(payload, max_bytes=max_bytes, what=what), fail)
-    table.whole("schema", low=1, high=1)
-    return table
-
-
-def name(table: Table, key: str) -> str:
-    """A short name of lower-case letters, digits and . _ + - that is no path."""
-    text = table.text(key)
-    if not _NAME.fullmatch(text) or ".." in text:
-        table.refuse(key, f"{text[:40]!r} is no name")
-    return text
-
-
-def sha256(table: Table, key: str) -> str:
-    text = table.text(key)
-    if not _SHA256.fullmatch(text):
-        table.refuse(key, "is no SHA-256 in lower-case hexadecimal")
-    return text
-
-
-def moment(table: Table, key: str) -> datetime:
-    try:
-        return clock.parse(table.text(key), key)
-    except BadDocument as error:
-        table.refuse(key, error.message)
 
 
 def _head(table: Table) -> tuple[int, datetime, datetime]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stoker_ota.core import strict_json
-from stoker_ota.core.signature import SIGNATURE_BYTES
+from stoker_ota.core.fields import SIGNATURE_BYTES
 from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.getters import Table
 

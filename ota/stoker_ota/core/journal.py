@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stoker_ota.core import documents, sealed
+from stoker_ota.core import fields, sealed
 from stoker_ota.getters import Table
 from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
 
 MAX_JOURNAL_BYTES: Final = 64 << 10
-_NUMBERS: Final = ("generation", "previous", "attempts", "moves", "delta_failures")
+_NUMBERS: Final = ("generation", "previous", "earlier", "attempts", "moves", "delta_failures")
 _FLAGS: Final = ("whole", "healthy")
 _TEXTS: Final = ("code", "reason")
 
@@ -49,9 +49,9 @@ def decode(data: bytes) -> Journal:
 
 def _offer(table: Table) -> Offer:
     offer = Offer(
-        deployment=documents.name(table, "deployment"),
-        version=table.whole("version", low=1, high=documents.MAX_VERSION),
-        manifest=documents.sha256(table, "manifest"),
+        deployment=fields.name(table, "deployment"),
+        version=table.whole("version", low=1, high=fields.MAX_VERSION),
+        manifest=fields.sha256(table, "manifest"),
         allow_full=table.flag("allow_full"),
         confirm=table.flag("confirm"),
         forced=table.flag("forced"),

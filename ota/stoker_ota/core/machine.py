@@ -39,6 +39,16 @@ def step(journal: Journal, event: Event) -> Result:
     return after, todo
 
 
+def serving(journal: Journal, current: int) -> int:
+    """The generation to use after a start: the one that was committed (0 = the package's),
+    or one that passed its tests and waits for a confirmation. ``current``: what the link says.
+    """
+    unproven = journal.phase in (Phase.ACTIVATING, Phase.TESTING) and not journal.healthy
+    if unproven or journal.phase is Phase.ROLLING_BACK:
+        return journal.previous
+    return current
+
+
 def _take(journal: Journal, event: Event) -> Result:
     offer = event.offer
     if offer is None or (offer.manifest in journal.failed and not offer.forced):
@@ -80,10 +90,18 @@ def _fail(journal: Journal, event: Event) -> Result:
     if journal.offer is not None:
         kept = tuple(item for item in failed if item != journal.offer.manifest)
         failed = (*kept, journal.offer.manifest)[-MAX_REMEMBERED:]
-    after = replace(
-        journal, phase=Phase.FAILED, code=event.code, reason=event.reason, failed=failed
-    )
+    code, reason = event.code, event.reason
+    if journal.whole and journal.phase is Phase.FETCHING and journal.code:
+        code, reason = journal.code, f"{journal.reason}; and then: {reason}"  # the first cause
+    after = replace(_undone(journal), phase=Phase.FAILED, code=code, reason=reason, failed=failed)
     return after, (Do.REPORT, Do.CLEAN)
+
+
+def _undone(journal: Journal) -> Journal:
+    """The set before is current again, or still: then what was before it is ``previous``."""
+    if journal.phase in (Phase.STAGED, Phase.ROLLING_BACK):
+        return replace(journal, previous=journal.earlier, earlier=0)
+    return journal
 
 
 def _broken(journal: Journal, event: Event) -> Result:
@@ -102,7 +120,7 @@ def _broken(journal: Journal, event: Event) -> Result:
 def _staged(journal: Journal, event: Event) -> Result:
     after = replace(
         journal, phase=Phase.STAGED, generation=event.generation, previous=event.previous,
-        code="", reason="",
+        earlier=event.earlier, code="", reason="",
     )  # fmt: skip
     return after, (Do.EVALUATE,)
 
@@ -152,7 +170,7 @@ def _committed(journal: Journal, _event: Event) -> Result:
 def _cancel(journal: Journal, event: Event) -> Result:
     """Nothing was activated, and nothing is held against the manifest."""
     after = replace(
-        journal, phase=Phase.FAILED, code=event.code or "cancelled", reason=event.reason
+        _undone(journal), phase=Phase.FAILED, code=event.code or "cancelled", reason=event.reason
     )
     return after, (Do.REPORT, Do.CLEAN)
 

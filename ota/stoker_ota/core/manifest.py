@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import documents, envelope
+from stoker_ota.core import envelope, fields
 from stoker_ota.errors import BadDocument
 from stoker_ota.getters import Table
 
@@ -134,14 +134,14 @@ class Manifest:
 
 def parse_manifest(payload: bytes) -> Manifest:
     """Raises BadDocument, TooLarge."""
-    table = documents.open_payload(payload, "manifest", MAX_MANIFEST_BYTES)
+    table = fields.open_payload(payload, "manifest", MAX_MANIFEST_BYTES)
     network = table.table("network")
-    issued, expires = documents.moment(table, "issued_at"), documents.moment(table, "expires")
+    issued, expires = fields.moment(table, "issued_at"), fields.moment(table, "expires")
     if expires <= issued:
         table.refuse("expires", "is not after issued_at")
     manifest = Manifest(
-        deployment_id=documents.name(table, "deployment_id"),
-        version=table.whole("version", low=1, high=documents.MAX_VERSION),
+        deployment_id=fields.name(table, "deployment_id"),
+        version=table.whole("version", low=1, high=fields.MAX_VERSION),
         issued_at=issued,
         expires=expires,
         min_agent_version=table.text("min_agent_version", "0", max_bytes=32),
@@ -187,12 +187,12 @@ def _check_set(table: Table, manifest: Manifest) -> None:
 def _artifact(table: Table) -> Artifact:
     item = Artifact(
         kind=table.choice("kind", KINDS),
-        name=documents.name(table, "name"),
+        name=fields.name(table, "name"),
         version=table.text("version", max_bytes=64),
-        release_counter=table.whole("release_counter", low=0, high=documents.MAX_VERSION),
+        release_counter=table.whole("release_counter", low=0, high=fields.MAX_VERSION),
         size=table.whole("size", low=0, high=MAX_BYTES),
-        sha256=documents.sha256(table, "sha256"),
-        base_sha256=documents.sha256(table, "base_sha256") if table.has("base_sha256") else "",
+        sha256=fields.sha256(table, "sha256"),
+        base_sha256=fields.sha256(table, "base_sha256") if table.has("base_sha256") else "",
         full=_sources(table, "full"),
         deltas=tuple(_delta(entry) for entry in table.tables("deltas", max_items=MAX_SOURCES)),
     )
@@ -206,10 +206,10 @@ def _artifact(table: Table) -> Artifact:
 
 def _delta(table: Table) -> Delta:
     delta = Delta(
-        from_sha256=documents.sha256(table, "from_sha256"),
+        from_sha256=fields.sha256(table, "from_sha256"),
         size=table.whole("size", low=1, high=MAX_BYTES),
-        sha256=documents.sha256(table, "sha256"),
-        index_sha256=documents.sha256(table, "index_sha256"),
+        sha256=fields.sha256(table, "sha256"),
+        index_sha256=fields.sha256(table, "index_sha256"),
         sources=_sources(table, "sources"),
     )
     if not delta.sources:
@@ -240,7 +240,7 @@ def _targets(table: Table) -> Targets:
 
 def _rollout(table: Table) -> Rollout:
     rollout = Rollout(
-        start=documents.moment(table, "start") if table.has("start") else None,
+        start=fields.moment(table, "start") if table.has("start") else None,
         duration_s=table.whole("duration_s", 0, low=0, high=366 * _DAY_S),
         salt=table.text("salt", "", max_bytes=64),
         max_fraction=table.number("max_fraction", 1.0, low=0.0, high=1.0),
@@ -253,7 +253,7 @@ def _window(table: Table) -> Window:
     window = Window(
         from_hour=table.whole("from_hour", 0, low=0, high=23),
         to_hour=table.whole("to_hour", 0, low=0, high=24),
-        deadline=documents.moment(table, "deadline") if table.has("deadline") else None,
+        deadline=fields.moment(table, "deadline") if table.has("deadline") else None,
     )
     table.finish()
     return window

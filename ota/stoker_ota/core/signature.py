@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from stoker_ota.core.fields import SIGNATURE_BYTES
 from stoker_ota.errors import BadSignature
 
-SIGNATURE_BYTES: Final = 64
 _HALF: Final = SIGNATURE_BYTES // 2
 _INTEGER: Final = 0x02
 _SEQUENCE: Final = 0x30

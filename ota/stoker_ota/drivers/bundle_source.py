@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from stoker_ota.core.bundle import CATALOG
 from stoker_ota.drivers.files import SourceFile
-from stoker_ota.errors import Cancelled, FileUnreadable, NoSpace, StorageFailed, Unavailable
+from stoker_ota.errors import (
+    Cancelled,
+    FileUnreadable,
+    NoSpace,
+    StorageFailed,
+    TooLarge,
+    Unavailable,
+)
 from stoker_ota.ports.files import Progress
 
 SCHEME: Final = "file:"
@@ -32,7 +41,10 @@ class BundleSource:
         """See ``ports.updates.Sources``."""
         found = next((path for uri in uris if (path := self._path(uri)) is not None), None)
         if found is None:
-            raise Unavailable(f"cannot fetch {uris[0] if uris else 'it'}: the bundle has it not")
+            reason = f"cannot fetch {uris[0] if uris else 'it'}: the bundle has it not"
+            if (self._bundle / CATALOG).is_file():  # it is here: waiting would not help
+                raise FileUnreadable(reason)
+            raise Unavailable(reason)
         try:
             with SourceFile(found) as source:
                 append(source, self._root / part, size, progress, self._cancelled)
@@ -47,6 +59,34 @@ class BundleSource:
             return None
         path = self._bundle / name
         return path if path.is_file() else None
+
+
+class BundleFolder:
+    """A bundle's documents. See ``services.intake.Folder``; names come from there alone."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._bundle = bundle
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        path = self._bundle / name
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {name} of the bundle: {error.strerror}") from error
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileUnreadable(f"cannot read {name} of the bundle: it is no regular file")
+            try:
+                data = file.read(max_bytes + 1)
+            except OSError as error:
+                raise FileUnreadable(
+                    f"cannot read {name} of the bundle: {error.strerror}"
+                ) from error
+        if len(data) > max_bytes:
+            raise TooLarge(f"cannot read {name} of the bundle: it has more than {max_bytes} bytes")
+        return data
 
 
 def append(

@@ -70,7 +70,16 @@ class RealDisk:
 
     def make_folder(self, path: str) -> None:
         with _typed("make folder", path):
-            (self.root / path).mkdir(parents=True, exist_ok=True)
+            self._make_folder(self.root / path)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Open to all, whatever the umask: the runtime reads here as another user."""
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(0o755)
 
     def names(self, folder: str) -> tuple[str, ...]:
         try:

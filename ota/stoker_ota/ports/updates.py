@@ -36,12 +36,15 @@ class Patcher(Protocol):
 class Health(Protocol):
     """The agent's side: the runtime that uses a set."""
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
-        """Use this set from now on (0 = the package's own). Raises Unhealthy."""
+    def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
+        """Load this set, probe it, use it from now on, soak.
+
+        Raises Unhealthy with the reason; then either set may be in use until ``switch``.
+        """
         ...
 
-    def test(self, manifest: Manifest, members: tuple[Member, ...]) -> None:
-        """Load, probe, soak. Raises Unhealthy with the reason."""
+    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+        """Go back to this set (0 = the package's own), which served before. Raises Unhealthy."""
         ...
 
 

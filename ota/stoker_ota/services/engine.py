@@ -94,10 +94,25 @@ class Engine:
 
     def run(self) -> None:
         """Until nothing is left to do now."""
-        while self._todo and not self.waiting:
-            event = self._carry_out(self._todo.popleft())
-            if event is not None:
-                self.take(event)
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """One action; False = nothing is left to do now."""
+        if not self._todo or self.waiting:
+            return False
+        event = self._carry_out(self._todo.popleft())
+        if event is not None:
+            self.take(event)
+        return True
+
+    def cancel(self) -> bool:
+        """Give up what is under way. False where that makes no sense (any more, or yet)."""
+        if (self.journal.phase, What.CANCELLED) not in machine.TABLE:
+            return False
+        self._todo.clear()
+        self.take(Event(What.CANCELLED, reason="an administrator ended it"))
+        return True
 
     def go_on(self) -> None:
         """The time of a wait is over: repeats what the phase does."""
@@ -105,7 +120,6 @@ class Engine:
         if self.waiting and again is not None:
             self.waiting = False
             self._todo.appendleft(again)
-            self.run()
 
     def _carry_out(self, do: Do) -> Event | None:
         try:
@@ -196,17 +210,22 @@ class Engine:
         offer = self.journal.offer
         document = self._document(offer.deployment if offer else "")
         number = self._store.make_generation(document, members)
-        return Event(What.DONE, generation=number, previous=self._store.current())
+        return Event(
+            What.DONE,
+            generation=number,
+            previous=self._store.current(),
+            earlier=self._store.previous(),
+        )
 
     def _activate(self) -> Event:
         number = self.journal.generation
+        self._store.members(number)  # whole, or it is not activated
         self._store.activate(number, previous=self.journal.previous)
-        self._ports.health.switch(number, self._store.members(number))
         return Event(What.DONE)
 
     def _test(self) -> Event:
-        members = self._store.members(self.journal.generation)
-        self._ports.health.test(self._manifest(), members)
+        number = self.journal.generation
+        self._ports.health.test(self._manifest(), number, self._store.members(number))
         return Event(What.HEALTHY)
 
     def _commit(self) -> Event:
@@ -229,7 +248,7 @@ class Engine:
                 members = self._store.members(target)
             except (BadDocument, FileUnreadable):
                 target = 0  # damaged: the package's own set is always there
-        self._store.activate(target, previous=0 if target == 0 else self._store.previous())
+        self._store.activate(target, previous=0 if target == 0 else self.journal.earlier)
         self._ports.health.switch(target, members)
         self._record("returned")
         return Event(What.DONE)
@@ -243,8 +262,9 @@ class Engine:
 
     def _tell(self) -> None:
         """A report that fails never changes what is installed."""
-        with contextlib.suppress(OtaError):
-            self._record(self.journal.phase.value)
+        if self.journal.phase is not Phase.IDLE:  # a commit has its own line
+            with contextlib.suppress(OtaError):
+                self._record(self.journal.phase.value)
         self._report(self.journal)
 
     def _wait(self) -> None:

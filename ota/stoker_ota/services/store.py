@@ -119,6 +119,10 @@ class Store:
         except (TypeError, KeyError) as error:
             raise BadDocument(f"cannot read generation {generation}: {error}") from error
 
+    def manifest(self, generation: int) -> bytes | None:
+        """The signed bytes that made it; None when it is gone (or the package's, 0)."""
+        return self._disk.read(f"generations/{generation}/manifest.json", MAX_DOCUMENT_BYTES)
+
     def make_generation(self, manifest: bytes, members: Iterable[Member]) -> int:
         """A complete new generation that is not active. Its objects must be there."""
         listed = list(members)

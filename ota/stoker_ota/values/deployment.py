@@ -65,6 +65,7 @@ class Journal:
     offer: Offer | None = None
     generation: int = 0  # the one in the making; 0 = none yet
     previous: int = 0  # what to return to
+    earlier: int = 0  # what ``previous`` was before, for the case that this set fails
     attempts: int = 0
     moves: int = 0
     delta_failures: int = 0

@@ -34,6 +34,7 @@ class Event:
     offer: Offer | None = None  # OFFERED
     generation: int = 0  # DONE of staging: its number; RESTARTED: what ``current`` says
     previous: int = 0  # DONE of staging: what is committed now
+    earlier: int = 0  # DONE of staging: what was committed before that
     code: str = ""
     reason: str = ""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.fakes.disk import FakeDisk, PowerCutError
-from tests.fakes.updates import NEW, OLD, Bench, document, sha
+from tests.fakes.updates import MORE, NEW, OLD, Bench, document, sha
 
 from stoker_ota.core.machine import TABLE
 from stoker_ota.core.targeting import Device
@@ -49,7 +49,7 @@ def test_a_delta_is_fetched_applied_tested_and_committed(bench: Bench) -> None:
     assert store.previous() == 1
     assert store.floors().document("manifest:chat") == 2
     assert store.floors().counters == {"chat": 2}
-    assert store.history().records[-1]["what"] == "idle"
+    assert [record["what"] for record in store.history().records] == ["committed"]
     assert bench.disk.names("staging") == ()
 
 
@@ -115,6 +115,7 @@ def test_a_missing_source_waits_and_goes_on_when_it_is_back(bench: Bench) -> Non
     assert (engine.journal.phase, engine.waiting) == (Phase.FETCHING, True)
     bench.sources.error = None
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -145,6 +146,7 @@ def test_a_wrong_board_is_refused_and_an_inhibitor_or_a_window_waited_for(bench:
     assert engine.journal.phase is Phase.WAIT_WINDOW
     bench.around.inhibitor = ""
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -154,6 +156,7 @@ def test_a_window_holds_back_the_activation_but_not_the_fetching(bench: Bench) -
     assert bench.content() == OLD
     bench.around.hour = 3
     engine.go_on()
+    engine.run()
     assert bench.content() == NEW
 
 
@@ -167,6 +170,24 @@ def test_a_confirmation_is_waited_for_and_without_it_a_cancel_returns(bench: Ben
 
 def test_a_rollback_on_demand_goes_to_the_previous_set(bench: Bench) -> None:
     engine = _update(bench, bench.boot())
+    engine.take(Event(What.GO_BACK))
+    engine.run()
+    assert (bench.content(), bench.health.serving) == (OLD, 1)
+
+
+def test_a_failed_update_leaves_the_way_back_to_the_set_before(bench: Bench) -> None:
+    _update(bench, bench.boot())
+    bench.sources.files["file:more"] = MORE
+    bench.health.sick = {sha(MORE)}
+    more = {
+        "kind": "model", "name": "chat", "version": "3", "release_counter": 3, "size": len(MORE),
+        "sha256": sha(MORE), "full": ["file:more"],
+    }  # fmt: skip
+    engine = _update(bench, bench.boot(), version=3, artifacts=[more])
+    store = Store(bench.disk)
+    assert (bench.content(), store.current(), store.previous()) == (NEW, 2, 1)
+    engine = bench.boot()
+    engine.run()
     engine.take(Event(What.GO_BACK))
     engine.run()
     assert (bench.content(), bench.health.serving) == (OLD, 1)
@@ -201,6 +222,7 @@ def test_every_error_of_every_part_leaves_a_set_that_serves(where: str, error: O
     assert bench.content() == OLD or where == "patcher"
     part.error = None
     engine.go_on()
+    engine.run()
     engine.take(Event(What.SPACE_FREED))
     engine.run()
     assert bench.content() in (OLD, NEW)

@@ -1,0 +1,85 @@
+"""Bundles as an operator makes them, with stoker-ota itself, and models to put into them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def ota(*words: str, home: Path) -> dict[str, object]:
+    command = [sys.executable, "-m", "stoker_ota.cli.main", *words, "--json"]
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "STOKER_OTA_PASSPHRASE": "correct horse",
+    }  # fmt: skip
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+    return json.loads(done.stdout) if done.stdout else {}
+
+
+@dataclass
+class Operator:
+    """One operator's folder: keys, models, and one bundle a deployment's version."""
+
+    home: Path
+
+    @classmethod
+    def found(cls, home: Path) -> Operator:
+        home.mkdir(parents=True, exist_ok=True)
+        ota("init-pki", home=home)
+        return cls(home)
+
+    @property
+    def trust(self) -> Path:
+        return self.home / "pki/trust/1.json"
+
+    def bundle(
+        self, version: int, old: Path, new: Path, health: Mapping[str, object] | str = "",
+        name: str = "chat", kind: str = "model",
+    ) -> Path:  # fmt: skip
+        """A bundle that leads from one file to the other; ``health``: lines of its table."""
+        ota("delta", "make", str(old), str(new), "-o", f"{version}.delta", "--jobs", "1",
+            "--max-ratio", "1.0", home=self.home)  # fmt: skip
+        recipe = (
+            f'deployment_id = "{name}"\nversion = {version}\n{health}\n'
+            f'[[artifacts]]\nkind = "{kind}"\nname = "{name}"\nversion = "{version}"\n'
+            f'release_counter = {version}\nfile = "{new}"\ndeltas = ["{version}.delta"]\n'
+        )
+        (self.home / f"{version}.toml").write_text(recipe)
+        made, catalog = f"{version}.json", f"catalog-{version}.json"
+        ota("manifest", "make", f"{version}.toml", "-o", made, home=self.home)
+        before = self.home / f"catalog-{version - 1}.json"
+        after = ("--after", str(before)) if before.exists() else ()
+        ota("catalog", "make", made, "-o", catalog, *after, home=self.home)
+        folder = self.home / f"bundle-{version}"
+        ota(
+            "bundle", "make", catalog, made, "--blobs", f"{version}.delta",
+            "--trust", str(self.trust), "-o", str(folder), home=self.home,
+        )  # fmt: skip
+        return folder
+
+
+def copy(bundle: Path, to: Path) -> Path:
+    shutil.copytree(bundle, to)
+    return to
+
+
+def renamed_model(model: Path, to: Path, mark: str) -> Path:
+    """The same GGUF file under another name of its own: same weights, other metadata.
+
+    ``general.name`` is a string: 8 bytes of length, then the text (GGUF specification).
+    """
+    data = bytearray(model.read_bytes())
+    key = b"general.name"
+    at = data.index(key) + len(key) + 4  # its type, a u32
+    length = int.from_bytes(data[at : at + 8], "little")
+    text = mark.encode()[:length].ljust(length, b"_")
+    data[at + 8 : at + 8 + length] = text
+    to.write_bytes(data)
+    return to
