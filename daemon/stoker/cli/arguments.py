@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from stoker.cli import device_words
+from stoker.cli.verb import Verb
 
 USAGE_STATUS: Final = 64  # as invalid-request in the table of errors
 HELP_WIDTH: Final = 88
@@ -17,16 +20,6 @@ HELP_WIDTH: Final = 88
 DESCRIPTION: Final = """\
 Ask the language model of this device, and see how it is.
 Talks to stokerd over D-Bus: the system bus, or the one in STOKER_BUS_ADDRESS."""
-
-
-class Verb(NamedTuple):
-    """One verb: what it does in a line, in a paragraph, and how it is used."""
-
-    name: str
-    summary: str
-    text: str
-    examples: tuple[str, ...]
-    fill: Callable[[argparse.ArgumentParser], None] = lambda _parser: None
 
 
 class Parser(argparse.ArgumentParser):
@@ -161,20 +154,6 @@ def _fill_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="NAME", nargs="?", help="the model to use, or its alias")
 
 
-def _fill_thermal(parser: argparse.ArgumentParser) -> None:
-    actions = ("show", "discover")
-    parser.add_argument("action", nargs="?", choices=actions, default="show", help="what to do")
-
-
-def _fill_rt(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("action", nargs="?", choices=("show", "probe"), default="show", help="what to do")
-    add("--seconds", metavar="SECONDS", type=_seconds, default=5.0, help="probe: time of each arm")
-    add("--interval-us", metavar="N", type=_interval, default=1000, help="probe: between wake-ups")
-    add("--cpu", metavar="N", type=int, help="probe: pin to this CPU")
-    add("--tool", choices=("auto", "own", "cyclictest"), default="auto", help="probe: measure with")
-
-
 def _fill_tokens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the text (or standard input)")
     parser.add_argument("--ids", action="store_true", help="print the token ids too")
@@ -182,20 +161,6 @@ def _fill_tokens(parser: argparse.ArgumentParser) -> None:
 
 def _fill_embed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="the texts (or lines of input)")
-
-
-def _fill_update(parser: argparse.ArgumentParser) -> None:
-    actions = (
-        "list", "check", "inspect", "install", "rollback", "confirm", "cancel", "history",
-        "inhibit",
-    )  # fmt: skip
-    add = parser.add_argument
-    add("action", nargs="?", choices=actions, default="list", help="what to do")
-    add("target", metavar="FOLDER", nargs="?", help="the bundle; a name to confirm; why to inhibit")
-    add("--deployment", metavar="NAME", help="which one of the bundle, if it has several")
-    add("--force", action="store_true", help="although it failed before, and without its hours")
-    add("--no-wait", action="store_true", help="begin it and leave")
-    add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
 
 
 def _fill_version(parser: argparse.ArgumentParser) -> None:
@@ -210,13 +175,6 @@ def _seconds(word: str) -> float:
     value = float(word)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
-    return value
-
-
-def _interval(word: str) -> int:
-    value = int(word)
-    if not 100 <= value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{word} is not 100..1000000 microseconds")
     return value
 
 
@@ -293,49 +251,8 @@ VERBS: Final[tuple[Verb, ...]] = (
         ('stokerctl embed "a red apple" "a green pear"', "stokerctl embed < lines.txt"),
         _fill_embed,
     ),
-    Verb(
-        "thermal",
-        "temperature, wall and clock caps",
-        'Sensors, frequency policies, the cap that is set now, and why. "discover" lists all that\n'
-        "this board shows of heat, what each is used for, and what could not be read and which\n"
-        "packaged file grants it.",
-        (
-            "stokerctl thermal",
-            "watch -n 1 stokerctl thermal",
-            "stokerctl thermal discover",
-        ),
-        _fill_thermal,
-    ),
-    Verb(
-        "rt",
-        "CPUs and real time: what was reached, what it gives",
-        '"show" tells which level of CPU placement the model\'s process reached and why not\n'
-        'more. "probe" measures how late this machine wakes a sleeping thread: plain, pinned to\n'
-        "a CPU, FIFO (where permitted) and both. It needs no agent and no package, and uses\n"
-        "cyclictest where it is installed.",
-        (
-            "stokerctl rt",
-            "stokerctl rt probe --seconds 60",
-            "sudo stokerctl --json rt probe --tool own",
-        ),
-        _fill_rt,
-    ),
-    Verb(
-        "update",
-        "signed updates of the model",
-        "Signed updates of the model: list what is installed and under way, check the\n"
-        "configured sources, inspect or install a bundle (a folder, such as a USB stick), go\n"
-        "back to the set before, confirm one that waits for it, cancel, history, or hold updates\n"
-        "back until Ctrl-C. Looking is for everyone, the rest for root and group stoker-admin.",
-        (
-            "stokerctl update",
-            "sudo stokerctl update inspect /media/usb/bundle",
-            "sudo stokerctl update install /media/usb/bundle",
-            "sudo stokerctl update rollback",
-            "stokerctl update history --limit 10",
-        ),
-        _fill_update,
-    ),
+    *device_words.HEAT_AND_TIME,
+    *device_words.UPDATES,
     Verb(
         "version",
         "the version of this program",
