@@ -39,12 +39,12 @@ class FakeUpdates:
         return _done(LISTED)
 
     def inspect(self, folder_fd: int) -> Future[Sequence[Deployment]]:
-        names = os.listdir(folder_fd)  # noqa: PTH208 (a descriptor)
+        names = os.listdir(folder_fd)
         os.close(folder_fd)
         return _done((replace(LISTED[0], reason=" ".join(sorted(names))),))
 
     def install(self, folder_fd: int, options: InstallOptions) -> Future[UpdateJob]:
-        bad = "bad" in os.listdir(folder_fd)  # noqa: PTH208
+        bad = "bad" in os.listdir(folder_fd)
         os.close(folder_fd)
         if bad:
             failed: Future[UpdateJob] = Future()
