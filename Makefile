@@ -4,13 +4,14 @@
 SHELL := /bin/bash
 READY := .ci/bootstrap --
 
-.PHONY: help run test check bench deb chroot vm clean
+.PHONY: help run test check fuzz bench deb chroot vm clean
 
 help:
 	@echo 'make run              start everything and watch a real model answer over D-Bus'
 	@echo 'make run ASK="…"      the same, asking that'
 	@echo 'make test             all tests, on real parts (ARGS="-k frames -x" goes to pytest)'
 	@echo 'make check            style, types, floors: what is judged without running'
+	@echo 'make fuzz SECONDS=60  broken input for every decoder of updates'
 	@echo 'make bench NAME=…     one benchmark; without a name, the list'
 	@echo 'make deb              the Debian packages, in build/deb'
 	@echo 'make chroot           the packages in a clean Debian, in a chroot (ARCH=arm64 DEBIAN=13)'
@@ -25,6 +26,9 @@ test:
 
 check:
 	@$(READY) .ci/check
+
+fuzz:
+	@$(READY) python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
 
 bench:
 ifdef NAME

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fakes.pki import World
+from tests.fuzz import documents as fuzz_documents
+from tests.fuzz.__main__ import changed
 from tests.unit.ota.manifest_rig import manifest_value
 
 from stoker_ota.core import clock, envelope, floors, gate, manifest, strict_json
@@ -157,3 +160,19 @@ def test_the_gate_answers_any_bytes_with_a_typed_error(data: bytes) -> None:
     ):
         with pytest.raises(OtaError):
             accept()
+
+
+@pytest.mark.parametrize("name", fuzz_documents.ENTRIES)
+def test_every_parser_refuses_changed_documents_with_a_typed_error(name: str) -> None:
+    chance = random.Random(name)
+    samples = fuzz_documents.samples()[name]
+    for _ in range(300):
+        fuzz_documents.ENTRIES[name](changed(chance, [*samples, b""]))
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e400", '"\\ud800"', '{"\\udfff": 1}'])
+def test_what_could_not_be_written_again_is_not_read(text: str) -> None:
+    with pytest.raises(BadDocument):
+        strict_json.loads(text.encode(), max_bytes=100, what="x")
+    pair = strict_json.loads(b'"\\ud83d\\ude00"', max_bytes=100, what="x")
+    assert strict_json.dumps(pair) == '"\U0001f600"'.encode()

@@ -1,6 +1,6 @@
 """JSON as signed documents use it: one meaning for one text, bounded before it is kept.
 
-Repeated keys, NaN, huge numbers, deep nesting and bytes after the end are refused:
+Repeated keys, NaN, huge numbers, half characters, deep nesting and bytes after the end are refused:
 two readers must never see two documents in the same bytes.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
@@ -25,13 +26,16 @@ def loads(data: bytes, *, max_bytes: int, what: str) -> object:
     try:
         text = data.decode("utf-8")
         _check_depth(text, what)
-        return json.loads(
+        value: object = json.loads(
             text,
             object_pairs_hook=_once,
             parse_constant=_no_constant,
             parse_int=_bounded_int,
             parse_float=_no_exotic_float,
         )
+        if "\\ud" in text.lower():  # an escaped surrogate: half a pair is no text
+            dumps(value)
+        return value
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are both
         raise BadDocument(f"cannot read {what}: {error}") from error
 
@@ -97,4 +101,7 @@ def _bounded_int(text: str) -> int:
 def _no_exotic_float(text: str) -> float:
     if len(text) > 32:
         raise ValueError("a number is too long")
-    return float(text)
+    value = float(text)
+    if not math.isfinite(value):  # 1e999: what is read must be possible to write
+        raise ValueError("a number is too large")
+    return value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from tests.fakes.disk import FakeDisk
 from stoker_ota.drivers.disk import RealDisk
 from stoker_ota.errors import FileUnreadable, StorageFailed
 from stoker_ota.ports.disk import Disk
+from stoker_ota.services.store import Store
+from stoker_ota.values.deployment import Member
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -92,3 +96,26 @@ def test_a_sealed_file_is_still_read(disk: Disk) -> None:
     disk.seal("file")
     assert disk.read("file", 9) == b"1"
     assert disk.free_bytes() > 0
+
+
+def test_whatever_the_umask_the_runtime_can_read_an_installed_set(tmp_path: Path) -> None:
+    before = os.umask(0o077)  # as in the packaged unit
+    try:
+        store = Store(RealDisk(tmp_path))
+        part = "staging/x/part"
+        RealDisk(tmp_path).make_folder("staging/x")
+        RealDisk(tmp_path).write(part, b"model")
+        digest = hashlib.sha256(b"model").hexdigest()
+        store.adopt(part, digest)
+        number = store.make_generation(b"{}", [Member("model", "chat", "1", digest)])
+    finally:
+        os.umask(before)
+    link = tmp_path / f"generations/{number}/chat"
+    assert stat.S_IMODE(link.stat().st_mode) == 0o444
+    for folder in (
+        link.parent,
+        link.resolve().parent,
+        tmp_path / "objects",
+        tmp_path / "objects/sha256",
+    ):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o755

@@ -1,0 +1,88 @@
+"""Entries for a fuzzer, one a parser of documents and of what the store keeps.
+
+As in ``delta``: a typed error is the parser doing its work, anything else is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.fakes.pki import World, seal
+from tests.unit.ota.manifest_rig import manifest_payload
+
+from stoker_ota.core import documents, floors, history, journal
+from stoker_ota.core import envelope as envelopes
+from stoker_ota.core import manifest as manifests
+from stoker_ota.core.floors import Floors
+from stoker_ota.errors import OtaError
+from stoker_ota.values.deployment import Journal, Offer, Phase
+
+_MOST: Final = 1 << 20
+
+
+def envelope(data: bytes) -> None:
+    """What is read is what would be written."""
+    try:
+        found = envelopes.parse(data, max_bytes=_MOST)
+    except OtaError:
+        return
+    assert envelopes.parse(envelopes.encode(found), max_bytes=2 * _MOST) == found
+
+
+def manifest(data: bytes) -> None:
+    try:
+        found = manifests.parse_manifest(data)
+    except OtaError:
+        return
+    assert found.artifacts
+    assert ".." not in found.deployment_id
+    assert "/" not in found.deployment_id
+
+
+def catalog(data: bytes) -> None:
+    try:
+        found = documents.parse_catalog(data)
+    except OtaError:
+        return
+    assert documents.parse_catalog(documents.catalog_payload(found)) == found
+
+
+def trust(data: bytes) -> None:
+    try:
+        found = documents.parse_trust(data)
+    except OtaError:
+        return
+    assert documents.parse_trust(documents.trust_payload(found)) == found
+
+
+def kept(data: bytes) -> None:
+    """The journal, the floors and the history of a store that somebody wrote into."""
+    for decode in (journal.decode, floors.decode):
+        try:
+            decode(data)
+        except OtaError:
+            continue
+    assert history.read(data).good_bytes <= len(data)
+
+
+def samples() -> dict[str, list[bytes]]:
+    """Good ones, for changing."""
+    world = World()
+    manifest_text = manifest_payload()
+    listed = world.catalog(1, ("chat", 1, manifest_text))
+    catalog_text = documents.catalog_payload(listed)
+    line, _ = history.line({"what": "committed"}, history.START)
+    journaled = Journal(Phase.FETCHING, Offer("chat", 1, "a" * 64))
+    return {
+        "envelope": [seal(documents.CATALOG_TYPE, catalog_text, world.parties["catalog"])],
+        "manifest": [manifest_text],
+        "catalog": [catalog_text],
+        "trust": [documents.trust_payload(world.trust())],
+        "kept": [journal.encode(journaled), floors.encode(Floors({"trust": 1})), line * 2],
+    }
+
+
+ENTRIES: Final[dict[str, Callable[[bytes], None]]] = {
+    entry.__name__: entry for entry in (envelope, manifest, catalog, trust, kept)
+}

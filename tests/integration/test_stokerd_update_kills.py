@@ -1,0 +1,59 @@
+"""SIGKILL upon SIGKILL at random moments of an update: always the old set or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.fakes.update_bundles import Operator
+from tests.integration import update_rig as rig
+from tests.integration.stokerd_rig import Stokerd
+
+from stoker import errors
+from stoker.tour.private_bus import PrivateBus
+
+pytestmark = [pytest.mark.bus, pytest.mark.timeout(300)]
+SIZE = 8 << 20
+KILLS = 8
+
+
+def test_kills_at_random_moments_always_leave_a_whole_set(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    chance = random.Random(os.environ.get("STOKER_TEST_SEED", "11"))
+    operator = Operator.found(tmp_path / "operator")
+    v1, v2 = operator.home / "v1", operator.home / "v2"
+    old = bytearray(chance.randbytes(SIZE))
+    v1.write_bytes(old)
+    for _ in range(2000):
+        old[chance.randrange(SIZE)] ^= 0x10
+    v2.write_bytes(old)
+    bundle = operator.bundle(1, v1, v2)
+    text = rig.config(v1, operator)
+    wholes, seen = (v1.read_bytes(), v2.read_bytes()), set()
+    for _ in range(KILLS):
+        daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
+        daemon.wait_ready()
+        # it goes on by itself, is installed, or was tried twice
+        with contextlib.suppress(errors.Busy, errors.InvalidRequest, errors.Unhealthy):
+            rig.install(daemon, bundle)
+        time.sleep(chance.uniform(0.0, 0.6))
+        seen.add(rig.facts(daemon)["State"])
+        os.kill(daemon.process.pid, signal.SIGKILL)
+        daemon.process.wait(10)
+        daemon.client.close()
+        current = tmp_path / "state/ota/current/chat"
+        assert not current.exists() or current.read_bytes() in wholes
+    daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
+    try:
+        daemon.wait_ready()
+        rig.rest(daemon)
+        assert Path(rig.served_path(daemon)).read_bytes() in wholes
+        assert daemon.client.ask("still here") == "still here"
+    finally:
+        daemon.stop()
