@@ -143,6 +143,19 @@ def test_a_policy_takes_the_lowest_step_that_any_of_its_zones_asks_for(tmp_path:
     assert rig.service.snapshot().sensor == "bigcore0-thermal"
 
 
+def test_a_hot_package_holds_every_policy_whose_own_zone_is_cool(tmp_path: Path) -> None:
+    rig = rig_of(tmp_path, "rk3588-small-heatsink")
+    rig.warm_to(60.0)
+    rig.run(3.0, load=0.2)
+    for milli in range(62_000, 86_000, 2_000):
+        rig.files.texts["thermal_zone0/temp"] = str(milli)
+        rig.run(0.5, load=0.2)
+    rig.run(20.0, load=0.2)
+    snapshot = rig.service.snapshot()
+    assert snapshot.sensor == "package-thermal"
+    assert set(snapshot.cap_khz) == {"policy0", "policy4", "policy6"}
+
+
 def test_the_configuration_chooses_sensors_and_gains(tmp_path: Path) -> None:
     rig = rig_of(tmp_path, "rk3588-small-heatsink", sensors=("bigcore2-thermal",))
     rig.run(2.0, load=0.1)

@@ -158,6 +158,7 @@ def test_sensors_may_be_late_for_some_seconds_after_a_sleep(rig: Rig) -> None:
     slept.seconds = 60.0
     rig.run(5.0, load=0.0)
     assert rig.service.snapshot().state == "ok"
+    assert rig.service.snapshot().temperature_c is None  # that of before the sleep is no news
     rig.run(4.0, load=0.0)
     assert rig.service.snapshot().state == "safe"
     rig.run(8.0, load=0.0)
