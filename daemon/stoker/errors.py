@@ -8,6 +8,8 @@ over HTTP; a test fails when a class has no row there. Messages follow
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stoker_ota.typed_error import TypedError
 
 
@@ -48,10 +50,19 @@ class ConfigInvalid(StokerError):
 
 
 class Busy(StokerError):
-    """The queue is full; ``details.retry_after_ms`` says when to come back."""
+    """Not now; ``details.retry_after_ms`` says when to come back, in a second if nobody knew."""
 
     code = "busy"
     retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        details: Mapping[str, str | int | float | bool] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, details={"retry_after_ms": 1000, **(details or {})})
 
 
 class QuotaExceeded(StokerError):

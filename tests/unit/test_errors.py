@@ -44,3 +44,9 @@ def test_a_record_holds_what_is_there_and_nothing_empty() -> None:
         "retryable": True,
         "details": {"retry_after_ms": 40},
     }
+
+
+def test_whoever_is_told_busy_is_told_when_to_come_back() -> None:
+    assert Busy("cannot open a stream: too many").details == {"retry_after_ms": 1000}
+    found = errors.by_code("busy")("x", details={"retry_after_ms": 7, "more": 1})
+    assert found.details == {"retry_after_ms": 7, "more": 1}

@@ -246,8 +246,8 @@ class JobBook:
         size = len(delta.t.encode("utf-8", "replace")) + len(delta.r.encode("utf-8", "replace"))
         likely = records.logprobs(delta) if delta.lp is not None else ""
         size += len(likely) + sum(len(call.arguments) for call in delta.tools)
-        if job.kept_bytes + size > self._config.max_result_bytes:
-            job.truncated = True
+        if job.truncated or job.kept_bytes + size > self._config.max_result_bytes:
+            job.truncated = True  # for good: a smaller piece after a missing one makes a hole
             return
         job.kept_bytes += size
         if delta.t:

@@ -40,9 +40,7 @@ class SideThread:
             self._work.put_nowait(run)
         except queue.Full:
             hint = "try again in 1 s"
-            busy = errors.Busy("cannot answer: others are waiting", hint=hint)
-            busy.details["retry_after_ms"] = 1000
-            future.set_exception(busy)
+            future.set_exception(errors.Busy("cannot answer: others are waiting", hint=hint))
         self._begin()
         return future
 

@@ -95,3 +95,14 @@ def test_answers_that_nobody_reads_stop_their_user_and_no_other(rig: Rig) -> Non
     assert rig.ask().future.result(0)
     for asked in unread[1:]:
         asked.close()
+
+
+def test_a_result_that_is_cut_has_an_end_and_no_hole() -> None:
+    rig = Rig(config(max_result_bytes=10))
+    rig.start()
+    asked = rig.ask()
+    rig.runner.stream(asked.id, "12345678", "too long", "9", done=True)
+    rig.turn()
+    view = rig.loop.desk.view(rig.loop.desk.known(asked.id))
+    assert (view.text, view.truncated) == ("12345678", True)
+    asked.close()
