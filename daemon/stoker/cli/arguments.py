@@ -137,7 +137,7 @@ def _add_answering(parser: argparse.ArgumentParser) -> None:
     add("--temperature", metavar="T", type=float, help="0 = always the likeliest token")
     add("--seed", metavar="N", type=int, help="the same seed gives the same answer")
     add("--stop", metavar="TEXT", action="append", help="stop before TEXT (may be repeated)")
-    add("--timeout", metavar="SECONDS", type=_seconds, help="give up after so long")
+    add("--timeout", metavar="SECONDS", type=device_words.seconds, help="give up after so long")
     add(
         "--class",
         metavar="CLASS",
@@ -169,13 +169,6 @@ def _fill_version(parser: argparse.ArgumentParser) -> None:
 
 def _fill_completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", nargs="?", choices=("bash",), default="bash", help="the shell")
-
-
-def _seconds(word: str) -> float:
-    value = float(word)
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
-    return value
 
 
 VERBS: Final[tuple[Verb, ...]] = (

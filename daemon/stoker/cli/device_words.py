@@ -16,7 +16,7 @@ def _fill_thermal(parser: argparse.ArgumentParser) -> None:
 def _fill_rt(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", nargs="?", choices=("show", "probe"), default="show", help="what to do")
-    add("--seconds", metavar="SECONDS", type=_seconds, default=5.0, help="probe: time of each arm")
+    add("--seconds", metavar="SECONDS", type=seconds, default=5.0, help="probe: time of each arm")
     add("--interval-us", metavar="N", type=_interval, default=1000, help="probe: between wake-ups")
     add("--cpu", metavar="N", type=int, help="probe: pin to this CPU")
     add("--tool", choices=("auto", "own", "cyclictest"), default="auto", help="probe: measure with")
@@ -36,7 +36,7 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
 
 
-def _seconds(word: str) -> float:
+def seconds(word: str) -> float:
     value = float(word)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
