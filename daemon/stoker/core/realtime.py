@@ -79,7 +79,9 @@ def _notes(facts: RtFacts, level: str) -> tuple[str, ...]:
     """What a reader should know beside the level."""
     notes: list[str] = []
     fifo = any(thread.policy in _REAL_TIME for thread in facts.threads)
-    if not facts.threads:
+    if not facts.running:
+        notes.append("no model is loaded: there are no threads to look at")
+    elif not facts.threads:
         notes.append("the runner's threads are another user's: stokerd cannot see their policy")
     elif not fifo:
         notes.append("compute threads are not real-time: alone on their CPUs it would add nothing")

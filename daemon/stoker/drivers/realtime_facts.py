@@ -54,6 +54,7 @@ def realtime_facts(
         online=_list(text("sys/devices/system/cpu/online")),
         threads=_threads(process, read) if runner_pid > 0 else (),
         locked_bytes=1024 * _status(text(f"proc/{runner_pid}/status"), "VmLck"),
+        running=runner_pid > 0,
         units=units,
         kernel=os.uname().release,
         preemption=_preemption(text("proc/version"), text("sys/kernel/realtime")),

@@ -28,6 +28,7 @@ class RtFacts:
     online: tuple[int, ...] = ()
     threads: tuple[ThreadFacts, ...] = ()
     locked_bytes: int = 0
+    running: bool = True  # there is a runner
     units: bool = True  # the runner is a unit in stoker.slice
     kernel: str = ""
     preemption: str = ""

@@ -86,3 +86,10 @@ def test_scheduling_names_every_policy_and_warns_of_fifo_without_a_partition() -
     plain = judge(replace(OWN, threads=threads((2,), (3,)), locked_bytes=4096))
     assert plain.scheduling == "other"
     assert not any("locked" in note for note in plain.notes)
+
+
+def test_without_a_runner_nobody_is_said_to_hide_its_threads() -> None:
+    assert judge(replace(OWN, running=False)).notes == (
+        "no model is loaded: there are no threads to look at",
+    )
+    assert "another user's" in judge(OWN).notes[0]
