@@ -115,6 +115,26 @@ def test_a_failure_is_the_job_s_and_the_last_error(rig: Rig) -> None:
         time.sleep(0.001)
 
 
+def test_work_that_comes_while_the_engine_finds_nothing_to_do_is_not_left_lying(rig: Rig) -> None:
+    rig.steps += rig.phases("committed", "idle")
+    rig.end(rig.install())
+    engine, asked = rig.engines[-1], []
+    idle = engine.step
+
+    def step() -> bool:
+        moved = idle()
+        if not moved and not asked:  # right now, before the thread waits for work
+            rig.steps += rig.phases("committed", "idle")
+            asked.append(rig.service.install(os.open("/", os.O_RDONLY), InstallOptions()))
+        return moved
+
+    engine.step = step  # type: ignore[method-assign]
+    rig.service.release(0)
+    while not asked:
+        time.sleep(0.001)
+    assert rig.end(asked[0].result(5).id) == ("done", "")
+
+
 def test_a_return_that_was_asked_for_is_no_failure(rig: Rig) -> None:
     rig.steps += rig.phases("failed", code="requested")
     assert rig.end(rig.service.rollback().result(5).id) == ("done", "")
