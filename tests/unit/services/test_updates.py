@@ -6,12 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from stoker import errors
-from stoker.events.updates import Deployment, InstallOptions, UpdateSnapshot
+from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateSnapshot
 from stoker.ports.updates import Record, Reports
 from stoker.services.updates import UpdateService
 from stoker.units import Seconds
@@ -118,7 +119,8 @@ def test_a_failure_is_the_job_s_and_the_last_error(rig: Rig) -> None:
 def test_work_that_comes_while_the_engine_finds_nothing_to_do_is_not_left_lying(rig: Rig) -> None:
     rig.steps += rig.phases("committed", "idle")
     rig.end(rig.install())
-    engine, asked = rig.engines[-1], []
+    engine = rig.engines[-1]
+    asked: list[Future[UpdateJob]] = []
     idle = engine.step
 
     def step() -> bool:
