@@ -168,6 +168,16 @@ def test_connections_beyond_the_bound_get_a_refusal(door: Gateway) -> None:
     until(lambda: ask(door, "/health").status == 200, "room again", 5.0)
 
 
+def test_connections_over_tcp_leave_room_for_users_of_the_socket(door: Gateway) -> None:
+    idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
+    try:
+        assert ask(door, "/health").status == 503
+        assert ask(door, "/health", unix=True).status == 200
+    finally:
+        for sock in idle:
+            sock.close()
+
+
 def test_without_the_agent_the_error_says_how_to_start_it(
     tmp_path: Path, child_env: dict[str, str], private_bus: PrivateBus
 ) -> None:

@@ -68,6 +68,9 @@ class AgentRoom:
             thermal_state=("s", heat.state),
             board=("s", heat.board),
             memory_level=("s", now.memory_level),
+            prompt_tokens=("t", now.tokens.prompt),
+            cached_tokens=("t", now.tokens.cached),
+            completion_tokens=("t", now.tokens.completion),
             **memory_use(now.memory, whole=True),
         )
         if heat.temperature_c is not None:

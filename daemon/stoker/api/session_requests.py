@@ -21,6 +21,8 @@ MAX_TTL_S: Final = 10 * 365 * 86_400
 _NOT_HERE: Final = {
     "messages": "a session brings its own",
     "system": "it belongs to the session: Configure sets it",
+    "tools": "a session keeps text alone: give calls and results as messages of CreateJob",
+    "tool_choice": "there are no tools in a session",
     "raw": "a conversation goes through the chat template",
 }
 

@@ -7,9 +7,10 @@ whether a grammar or a schema can be used is for the runner to say (grammar-inva
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from stoker.events.prompt import NO_BUDGET, NO_LOGPROBS, AdapterScale, Message, Shape
 from stoker.getters import Table
@@ -142,29 +143,37 @@ def _json(table: Table, key: str, limit: int) -> object:
     if isinstance(raw, str):
         text = _sound(table, key, table.text(key, max_bytes=limit))
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             table.refuse(key, f"no JSON: {error}"[:200])
     else:
         value = raw
-    for values, depth in enumerate(_depths(value)):
+    for values, (item, depth) in enumerate(_inside(value)):
         if depth > MAX_DEPTH or values > MAX_VALUES:
             table.refuse(key, f"more than {MAX_VALUES} values, or deeper than {MAX_DEPTH}")
+        if isinstance(item, float) and not math.isfinite(item):
+            table.refuse(key, f"{item} is no number of JSON")
+        if isinstance(item, str) and _halves(item):  # JSON's \u escapes can hide one
+            table.refuse(key, "has a lone surrogate, which is no text")
     if not isinstance(raw, str) and len(json.dumps(value).encode()) > limit:
         table.refuse(key, f"longer than {limit} bytes")
     return value
 
 
-def _depths(value: object) -> Iterator[int]:
-    """The depth of each value inside; no recursion, so no depth hurts."""
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _inside(value: object) -> Iterator[tuple[object, int]]:
+    """Each value inside, keys too, with its depth; no recursion, so no depth hurts."""
     todo = [(value, 1)]
     while todo:
         item, depth = todo.pop()
-        yield depth
+        yield item, depth
         if depth > MAX_DEPTH:
             return
         if isinstance(item, Mapping):
-            todo += [(part, depth + 1) for part in item.values()]
+            todo += [(part, depth + 1) for pair in item.items() for part in pair]
         elif isinstance(item, list | tuple):
             todo += [(part, depth + 1) for part in item]
 
@@ -175,6 +184,10 @@ def _whole(table: Table, key: str, absent: int, high: int) -> int:
 
 def _sound(table: Table, key: str, text: str) -> str:
     """No NUL, no lone surrogate: neither is text that tokens can be made of."""
-    if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
+    if "\0" in text or _halves(text):
         table.refuse(key, "has a NUL character or a lone surrogate")
     return text
+
+
+def _halves(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)

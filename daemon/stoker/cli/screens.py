@@ -48,6 +48,7 @@ def status(facts: Facts, terminal: Terminal) -> list[str]:
                 "jobs",
                 f"{facts.get('active_jobs', 0)} running, {facts.get('queue_depth', 0)} waiting",
             ),
+            *_tokens(facts),
             ("heat", heat(facts, terminal)),
             ("board", _text(facts, "board", terminal) or "unknown"),
             ("up", span(float(facts.get("uptime_s", 0.0)))),
@@ -71,6 +72,16 @@ def memory(facts: Facts, terminal: Terminal) -> list[str]:
     if level not in ("", "calm"):
         out.append(f"{level}: caches and contexts shrink, large requests wait")
     return out
+
+
+def _tokens(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Nothing before the first answer."""
+    prompt, known, made = (
+        int(facts.get(f"{key}_tokens", 0)) for key in ("prompt", "cached", "completion")
+    )
+    if not prompt:
+        return ()
+    return (("tokens", f"{made} written, {prompt} read, {100 * known // prompt} % known already"),)
 
 
 def _cpus(facts: Facts, terminal: Terminal) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stoker.core import waiting_line
-from stoker.core.scheduler_state import Bucket, Job, Place, Refuse, State, Submit
+from stoker.core.scheduler_state import Bucket, Job, Place, Refuse, Spent, State, Submit
+from stoker.events.inference import Quota
 from stoker.units import Seconds
 
 
@@ -64,17 +65,30 @@ def _over_quota(state: State, ask: Submit, now_s: Seconds) -> Refuse | None:
         reason = "queued_bytes"
     if reason:
         return Refuse(ask.job, reason, waiting_line.next_of_user_s(state, ask.uid, now_s))
-    bucket = state.buckets.get(ask.uid)
+    wait_s = rate_wait_s(state.buckets, ask.uid, quota, now_s)
+    return Refuse(ask.job, "tokens_per_minute", wait_s) if wait_s > 0.0 else None
+
+
+def rate_wait_s(buckets: Mapping[int, Bucket], uid: int, quota: Quota, now_s: Seconds) -> Seconds:
+    """Until this user has paid what was taken; 0 = now."""
+    bucket = buckets.get(uid)
     if bucket is None or not quota.tokens_per_minute:
-        return None
+        return Seconds(0.0)
     missing = 1.0 - _level(replace(bucket, per_minute=quota.tokens_per_minute), now_s)
-    if missing <= 0.0:
-        return None
-    return Refuse(ask.job, "tokens_per_minute", Seconds(60.0 * missing / quota.tokens_per_minute))
+    return Seconds(max(60.0 * missing / quota.tokens_per_minute, 0.0))
+
+
+def spend(buckets: Mapping[int, Bucket], event: Spent, now_s: Seconds) -> dict[int, Bucket]:
+    """What was read for a user without a job, off its tokens a minute."""
+    kept = dict(_with_bucket(buckets, event, now_s))
+    found = kept.get(event.uid)
+    if found is not None:
+        kept[event.uid] = replace(found, level=found.level - event.tokens)
+    return kept
 
 
 def _with_bucket(
-    buckets: Mapping[int, Bucket], ask: Submit, now_s: Seconds
+    buckets: Mapping[int, Bucket], ask: Submit | Spent, now_s: Seconds
 ) -> Mapping[int, Bucket]:
     """Full buckets are forgotten; the caller's is there while it has a limit."""
     kept = {uid: b for uid, b in buckets.items() if uid != ask.uid and not _full(b, now_s)}

@@ -35,6 +35,7 @@ from stoker.core.scheduler_state import (
     Rules,
     RunnerLost,
     RunnerReady,
+    Spent,
     Stalled,
     State,
     Streamed,
@@ -48,8 +49,8 @@ from stoker.units import Seconds
 __all__ = [
     "Accept", "Action", "Charged", "Dispatch", "Drain", "Ended", "Event", "Headroom", "Heat",
     "Hold", "Job", "Lost", "Pause", "Place", "Refuse", "Requeue", "Resume", "Revoke", "Rules",
-    "RunnerLost", "RunnerReady", "Stalled", "State", "Streamed", "Submit", "Tick", "Withdraw",
-    "position", "step", "wait_s",
+    "RunnerLost", "RunnerReady", "Spent", "Stalled", "State", "Streamed", "Submit", "Tick",
+    "Withdraw", "position", "step", "wait_s",
 ]  # fmt: skip
 
 MAX_LOSSES: Final = 2  # a job that lost two runners is not tried a third time
@@ -71,6 +72,8 @@ def step(state: State, event: Event, now_s: Seconds) -> Result:
             return _lose(state, ordered, now_s)
         case RunnerReady() | Drain() | Hold() | Headroom() | Tick():
             return placement.settle(_told(state, event), now_s)
+        case Spent():
+            return replace(state, buckets=admission.spend(state.buckets, event, now_s)), ()
     job = state.jobs.get(event.job)
     if job is None:
         return state, ()

@@ -105,13 +105,22 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens read for a user outside of any job (vectors)."""
+
+    uid: int
+    quota: Quota
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed: who waited long enough rises."""
 
 
 Event = (
     Submit | Streamed | Charged | Stalled | Ended | Withdraw | RunnerReady | RunnerLost | Drain
-    | Hold | Headroom | Tick
+    | Hold | Headroom | Spent | Tick
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -91,6 +92,23 @@ class MemoryUse:
     kv_bytes: Bytes
     expected_bytes: Bytes
     gave_way: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTotals:
+    """Of all answers since the start. ``cached``: those of ``prompt`` that were known already."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+    def plus(self, usage: Mapping[str, object]) -> TokenTotals:
+        """With one answer's usage, as the runner says it."""
+        prompt, cached, completion = (
+            found if isinstance(found, int) else 0
+            for found in map(usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens"))
+        )
+        return TokenTotals(self.prompt + prompt, self.cached + cached, self.completion + completion)
 
 
 @dataclass(frozen=True, slots=True)

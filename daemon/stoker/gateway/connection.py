@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Collection
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -28,18 +29,17 @@ def connection(settings: Settings) -> type[H11Protocol]:
 
     class Connection(H11Protocol):
         _late: asyncio.TimerHandle | None = None
+        peer: int | None = None  # the user of a unix socket; all of TCP counts as one
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             sock = transport.get_extra_info("socket")
-            if sock is not None and sock.family != socket.AF_UNIX:
-                # asyncio does so only for sockets that say they are TCP. Without it a token waits
-                # 40 ms for the acknowledgement of the one before.
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _send_at_once(sock)
             uid = _peer_uid(sock)
             if uid is not None:
                 self.client = (UNIX, uid)
-            if len(self.connections) > settings.max_connections + _SPARE:
+            self.peer = uid
+            if _crowded_out(self.peer, self.connections, settings):
                 transport.write(_CROWDED)
                 transport.close()
                 return
@@ -72,6 +72,20 @@ def connection(settings: Settings) -> type[H11Protocol]:
                 self.transport.close()
 
     return Connection
+
+
+def _send_at_once(sock: Any) -> None:
+    """asyncio does so only for sockets that say they are TCP. Without it a token waits 40 ms
+    for the acknowledgement of the one before.
+    """
+    if sock is not None and sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _crowded_out(peer: int | None, connections: Collection[Any], settings: Settings) -> bool:
+    same = sum(getattr(other, "peer", None) == peer for other in connections)
+    most = settings.max_connections + _SPARE
+    return len(connections) > most or same > settings.max_connections_of_one
 
 
 def _peer_uid(sock: Any) -> int | None:

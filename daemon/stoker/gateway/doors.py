@@ -248,7 +248,7 @@ async def _bodied(
 async def _strange(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     code = "method-not-allowed" if status == 405 else "not-found"
-    found = Problem(code, f"cannot serve {request.method} {request.url.path}: no such door")
+    found = Problem(code, f"cannot serve {request.method} {request.url.path[:256]}: no such door")
     response = wire.problem(request, tell(found, request.state.request_id))
     if isinstance(error, HTTPException) and error.headers:
         response.headers.update(error.headers)

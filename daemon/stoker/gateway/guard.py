@@ -8,6 +8,7 @@ Peers of the unix socket are no browsers and are known by the kernel.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -43,9 +44,14 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings, tokens: Tokens) -> None:
         self._app, self._tokens = app, tokens
         self._most = settings.max_connections
+        self._most_of_one = settings.max_connections_of_one
         self._hosts = _LOCAL | {host.lower() for host in settings.hosts}
         self._origins = frozenset(settings.origins)
-        self.active = 0
+        self._active: Counter[int | None] = Counter()  # by peer; all of TCP is one
+
+    @property
+    def active(self) -> int:
+        return self._active.total()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,12 +67,15 @@ class Guard:
             return
         if origin:
             extra += [(b"access-control-allow-origin", origin.encode()), (b"vary", b"Origin")]
-        self.active += 1
+        peer = peer_uid(scope)
+        self._active[peer] += 1
         try:
             app = _preflight if origin and request.method == "OPTIONS" else self._app
             await app(scope, receive, _with(send, extra))
         finally:
-            self.active -= 1
+            self._active[peer] -= 1
+            if not self._active[peer]:
+                del self._active[peer]
 
     def _check(self, request: Request) -> str:
         """The origin of a web page that may ask, else "". Raises Problem."""
@@ -80,9 +89,10 @@ class Guard:
                 f"cannot accept request: pages of {origin!r} may not ask",
                 hint="origins in gateway.toml names those that may",
             )
-        if self.active >= self._most:
+        mine = self._active[peer_uid(request.scope)]
+        if self.active >= self._most or mine >= self._most_of_one:
             raise StokerClientError(
-                "busy", f"cannot accept request: {self.active} are open",
+                "busy", f"cannot accept request: {self.active} are open, {mine} of them yours",
                 details={"retry_after_ms": 1000},
             )  # fmt: skip
         preflight = bool(origin) and request.method == "OPTIONS"

@@ -35,6 +35,11 @@ class Settings:
     keepalive_s: float = 15.0  # silence in a stream after which a comment is sent
     idle_exit_s: float = 600.0  # without a connection, where systemd starts us; 0 = never
 
+    @property
+    def max_connections_of_one(self) -> int:
+        """Of one user, or of TCP as a whole: nobody's connections shut the others out."""
+        return max(1, self.max_connections * 3 // 4)
+
 
 def _text(pattern: str, what: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:

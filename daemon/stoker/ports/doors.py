@@ -12,7 +12,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stoker.events.inference import Ask, Delivery, MemoryUse, ModelInfo, Owner
+from stoker.events.inference import (
+    Ask,
+    Delivery,
+    MemoryUse,
+    ModelInfo,
+    Owner,
+    TokenTotals,
+)
 from stoker.events.models import SwapResult
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
@@ -36,6 +43,7 @@ class InferenceSnapshot:
     runner_memory_bytes: int = 0
     memory: MemoryUse | None = None  # of the model in use, as planned
     memory_level: str = "calm"  # calm | tight | critical
+    tokens: TokenTotals = TokenTotals()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,14 @@ class Desk:
             self._long.popleft()
             self._send(Answer(first.query, result))
 
+    def cancel(self, query: str) -> None:
+        """Nobody waits for this answer; those who wait for theirs come sooner."""
+        for left in self._long:
+            if left.query == query:
+                self._long.remove(left)
+                self._send(failed(query, Cancelled("query cancelled: nobody waits for it")))
+                return
+
     def drop(self) -> None:
         """The model goes away: what is under way has no answer."""
         while self._long:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from stoker.errors import GrammarInvalid
-from stoker.runner.grammar_rules import Chars, Grammar, Item, prove
+from stoker.runner.grammar_rules import HIGHEST, Chars, Grammar, Item, prove
 
 MAX_BYTES: Final = 64 * 1024
 MAX_MADE_BYTES: Final = 1024 * 1024  # of a grammar that we made of a bounded schema
 MAX_ITEMS: Final = 100_000  # after repetitions are written out
 MAX_DEPTH: Final = 64
 MAX_REPEAT: Final = 2000
-_HIGHEST: Final = 0x10FFFF
 _PLAIN: Final = {"t": 9, "r": 13, "n": 10, "\\": 92, '"': 34, "[": 91, "]": 93, "-": 45, "^": 94}
 _HEX: Final = {"x": 2, "u": 4, "U": 8}
 
@@ -144,7 +143,7 @@ class _Reader:
         found: list[Item] = []
         while self._peek() != '"':
             code = self._char()
-            found.append(Chars(((code, code),)))
+            found.append(self._some(Chars(((code, code),))))
         self._at += 1
         self._count(len(found))
         return found
@@ -164,7 +163,13 @@ class _Reader:
             ranges.append((low, high))
         self._at += 1
         self._count(len(ranges))
-        return Chars(tuple(ranges), negated)
+        return self._some(Chars(tuple(ranges), negated))
+
+    def _some(self, chars: Chars) -> Chars:
+        """An answer that comes to an empty set could only break off there."""
+        if chars.empty:
+            self.refuse("no character can stand here")
+        return chars
 
     def _char(self) -> int:
         """The code point of a character or of an escape."""
@@ -184,7 +189,7 @@ class _Reader:
             code = int(digits, 16)
         except ValueError:
             self.refuse(f"unknown escape \\{kind}{digits}")
-        if len(digits) != _HEX[kind] or code > _HIGHEST:
+        if len(digits) != _HEX[kind] or code > HIGHEST:
             self.refuse(f"\\{kind}{digits} is no character")
         return code
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stoker.errors import GrammarInvalid
+
+HIGHEST: Final = 0x10FFFF
+SURROGATES: Final = (0xD800, 0xDFFF)
 
 
 class Chars(NamedTuple):
@@ -26,6 +29,19 @@ class Chars(NamedTuple):
         if not self.negated:
             return any(first <= high and low <= last for first, last in self.ranges)
         return not any(first <= low and high <= last for first, last in self.ranges)
+
+    @property
+    def empty(self) -> bool:
+        """No text can have one: nothing is left, or halves of surrogate pairs alone."""
+        if not self.negated:
+            first, last = SURROGATES
+            return all(first <= low and high <= last for low, high in self.ranges)
+        reached = 0
+        for low, high in sorted((*self.ranges, SURROGATES)):
+            if low > reached:
+                return False
+            reached = max(reached, high + 1)
+        return reached > HIGHEST
 
 
 Item = Chars | int

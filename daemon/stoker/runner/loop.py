@@ -50,6 +50,7 @@ BEAT_IDLE_S: Final = 2.5  # beyond the agent's pings, which are answered: they s
 PING_LIMIT_S: Final = 5.0
 LETTERS_LIMIT_S: Final = 0.02
 PROGRESS_EVERY_S: Final = 0.05
+ASIDE_REST: Final = 3.0  # times as long as a chunk of a score or a vector took
 SETTLE_S: Final = 1.5  # for saving conversations before the context goes
 EXIT_OK: Final = 0
 EXIT_WRITE: Final = 74  # EX_IOERR: the agent does not read
@@ -75,6 +76,7 @@ class Loop:
         self._pings = pings
         self._last_ping = (0, clock())
         self._beat_s = 0.0
+        self._aside_s = 0.0  # no chunk of a long question before, while jobs go on
         self._closed = False
         self._exit: int | None = None
         self._channel = connect(self._note)
@@ -126,7 +128,16 @@ class Loop:
         if may_work and self._exit is None:
             self._steps.work()
             if self._desk.busy:
-                self._desk.work()
+                self._work_aside()
+
+    def _work_aside(self) -> None:
+        """A chunk of a score or a vector: a quarter of the time while answers are made."""
+        began_s = self._clock()
+        if self._steps.busy and began_s < self._aside_s:
+            return
+        self._desk.work()
+        now_s = self._clock()
+        self._aside_s = now_s + ASIDE_REST * (now_s - began_s)
 
     def _note(self, letter: Letter) -> None:
         """In the reader's thread: what cannot wait for the end of the step."""
@@ -159,6 +170,7 @@ class Loop:
                 self._steps.accept(letter)
             case Cancel():
                 self._steps.cancel(letter.job)
+                self._desk.cancel(letter.job)
             case Pause() | Resume():
                 self._steps.pause(letter.job, paused=isinstance(letter, Pause))
             case Load():

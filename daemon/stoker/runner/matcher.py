@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from stoker.errors import GrammarInvalid
-from stoker.runner.grammar_rules import Chars, Grammar
+from stoker.runner.grammar_rules import HIGHEST, SURROGATES, Chars, Grammar
 
 MAX_WAYS: Final = 1024
 MAX_EXPANDED: Final = 16_384  # for one character
@@ -21,8 +21,6 @@ _MAX_REMEMBERED: Final = 20_000
 _END: Final = 0
 
 _LEAST: Final = {2: 0x80, 3: 0x800, 4: 0x10000}  # by bytes; less would be too long a form
-_HIGHEST: Final = 0x10FFFF
-_SURROGATES: Final = (0xD800, 0xDFFF)
 
 State = frozenset[int]
 
@@ -115,8 +113,8 @@ class Matcher:
     def _partial(self, state: State, data: bytes, size: int) -> Point | None:
         """Bytes of a character that is not whole: could one that begins so be allowed?"""
         low = max(_decoded(data, size, 0x80), _LEAST[size])
-        high = min(_decoded(data, size, 0xBF), _HIGHEST)
-        if low > high or (low >= _SURROGATES[0] and high <= _SURROGATES[1]):
+        high = min(_decoded(data, size, 0xBF), HIGHEST)
+        if low > high or (low >= SURROGATES[0] and high <= SURROGATES[1]):
             return None  # no character is written so
         items = (self._code[self._nodes[node][0]] for node in state if node != _END)
         if any(isinstance(item, Chars) and item.meets(low, high) for item in items):

@@ -55,10 +55,17 @@ class Fitted:
 
 
 class FitPlan:
-    """A ``load_path.PlanLoad``. ``pid`` gives a process of the group that the runner is in."""
+    """A ``load_path.PlanLoad``. ``pid`` gives a process of the group that the runner is in,
+    ``size`` the bytes of a file (-1 = it is not there).
+    """
 
-    def __init__(self, memory: Memory | None, pid: Callable[[], int] = lambda: 0) -> None:
-        self._memory, self._pid = memory, pid
+    def __init__(
+        self,
+        memory: Memory | None,
+        pid: Callable[[], int] = lambda: 0,
+        size: Callable[[str], int] = lambda _path: -1,
+    ) -> None:
+        self._memory, self._pid, self._size = memory, pid, size
         self._fitted: dict[str, Fitted] = {}
 
     def of(self, model: str) -> Fitted | None:
@@ -77,7 +84,11 @@ class FitPlan:
         known = facts_of(facts)
         if self._memory is None or known is None:
             return request
+        adapters = (item.path for item in config.adapters if item.model == model.name)
+        # read into memory whole, beside the model; what they take, others do not get
+        taken = sum(max(self._size(path), 0) for path in adapters)
         wishes = wishes_of(model, config)
+        wishes = replace(wishes, reserve_bytes=Bytes(wishes.reserve_bytes + taken))
         found = fit.plan(known, self._memory.facts(self._pid()), wishes)
         if isinstance(found, fit.Refusal):
             raise refused(found)

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
+from stoker.core import scheduler
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.models import Probe, SwapResult
@@ -84,7 +85,7 @@ class InferenceService:
         return self._call(lambda: self._loop.desk.cancel(self._loop.desk.book.get(job), error))
 
     def caller_vanished(self, unique_name: str) -> None:
-        self._loop.post(lambda: self._loop.desk.vanish(unique_name))
+        self._loop.post(lambda: self._loop.vanish(unique_name))
 
     def job(self, job: str) -> Future[JobView]:
         return self._call(lambda: self._loop.desk.view(self._loop.desk.known(job)))
@@ -101,7 +102,9 @@ class InferenceService:
 
         def ask() -> None:
             now, uid = self._loop.now_s(), owner.uid
-            found = self._loop.runners.query(lambda key: wire.Tokenize(key, text), now, uid)
+            found = self._loop.runners.query(
+                lambda key: wire.Tokenize(key, text), now, uid, caller=owner.unique_name
+            )
             self._loop.report()  # a model that sleeps is loading now: nobody shall see it asleep
             found.add_done_callback(done)
 
@@ -110,6 +113,7 @@ class InferenceService:
 
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
         ended: Future[tuple[list[list[float]], int]] = Future()
+        standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
 
         def done(answer: Future[Mapping[str, object]]) -> None:
             error = answer.exception()
@@ -118,13 +122,20 @@ class InferenceService:
             else:
                 found = answer.result()
                 vectors = cast(list[list[float]], found["vectors"])
-                ended.set_result((vectors, cast(int, found["tokens"])))
+                tokens = cast(int, found["tokens"])
+                spent = scheduler.Spent(owner.uid, standing.quota, tokens)
+                self._loop.desk.queue.step(spent)
+                ended.set_result((vectors, tokens))
 
         def ask() -> None:
             now, timeout_s = self._loop.now_s(), self._ask_timeout_s
             given = tuple(texts)
+            refusal = self._loop.desk.aside_refusal(owner.uid, standing)
+            if refusal is not None:
+                ended.set_exception(refusal)
+                return
             found = self._loop.runners.query(
-                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s
+                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s, owner.unique_name
             )
             self._loop.report()
             found.add_done_callback(done)
@@ -157,20 +168,24 @@ class InferenceService:
         """
         ended: Future[SwapResult] = Future()
 
+        def told(done: Future[SwapResult]) -> None:
+            self._loop.report()  # whoever hears of the change and looks must see it
+            _pass_on(done, ended)
+
         def begin() -> None:
             try:
                 swapped = self._loop.swap.select(model, probe, self._loop.now_s())
             except Exception as error:  # one call's fault must not end the loop
                 ended.set_exception(error)
                 return
-            swapped.add_done_callback(lambda done: _pass_on(done, ended))
+            swapped.add_done_callback(told)
 
         self._loop.post(begin)
         return ended
 
     def hold(self, held: bool, reason: str) -> None:
         """The thermal loop's last resort before the hardware's own."""
-        self._loop.post(lambda: self._loop.desk.hold(held, reason))
+        self._loop.post(lambda: self._loop.hold(held, reason))
 
     def headroom(self, fraction: float) -> None:
         """How much heat leaves of the device, 0..1, as far as pacing must use it."""

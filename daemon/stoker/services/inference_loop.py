@@ -62,7 +62,7 @@ class InferenceLoop:
         """``device``: without it every model is loaded as configured, unwatched."""
         self._config, self._poller, self._sinks = config, poller, sinks
         self._files, self._clock, self._device = files, clock, device
-        self.fit = FitPlan(device, self._runner_pid)
+        self.fit = FitPlan(device, self._runner_pid, files.size_bytes)
         parts = RunnerParts(
             launcher, poller, RunnerMemory(memory), threads, self.fit, self.fit.whole
         )
@@ -112,6 +112,9 @@ class InferenceLoop:
         now = self._clock.monotonic_s()
         self.swap.tick(now)  # first: a new model's runner that died must not be started again
         self.runners.tick(now, busy=bool(self.desk.queue.state.jobs))
+        if self.desk.queue.state.queue and self.link.state.phase is life.Phase.NO_MODEL:
+            # new jobs are refused now: those that wait must not learn it at their deadline
+            self.desk.sweep(lambda name: self.runners.hopeless(name, now))
         self.desk.tick(now)
         self.watch.tick(now)
         self.report()
@@ -131,12 +134,29 @@ class InferenceLoop:
         sink = self._sinks.open(fd) if fd >= 0 else None
         self.desk.submit(ask, delivery, owner, sink, accepted, ended, standing)
 
+    def vanish(self, unique_name: str) -> None:
+        """The caller left the bus: what it asked for goes with it."""
+        self.desk.vanish(unique_name)
+        self.runners.vanish(unique_name)
+
     def models(self) -> tuple[ModelInfo, ...]:
         return model_list.models(self._config, self.runners, self._files, self.fit)
 
     def headroom(self, fraction: float) -> None:
         """What heat leaves: background stands still first, at nothing everybody does."""
         self.desk.queue.step(scheduler.Headroom(fraction))
+        self._cool()
+
+    def hold(self, held: bool, reason: str) -> None:
+        """Too hot for anything."""
+        self.desk.hold(held, reason)
+        self._cool()
+
+    def _cool(self) -> None:
+        """What cannot stand still ends: callers' vectors and tokens."""
+        hot = self.desk.too_hot()
+        if hot is not None:
+            self.runners.drop_queries(hot)
 
     def reconfigure(self, config: Config) -> None:
         """Take over limits and restart rules; models and the runner's own need a restart."""
@@ -200,7 +220,12 @@ class InferenceLoop:
         """Tell the listeners what changed."""
         stopping = self._stop_at_s is not None
         fresh = model_list.snapshot(
-            self.runners, self.desk.queue.state, stopping, self.fit, self.watch.level.word
+            self.runners,
+            self.desk.queue.state,
+            stopping,
+            self.fit,
+            self.watch.level.word,
+            self.desk.queue.totals,
         )
         if fresh != self.snapshot:
             self.snapshot = fresh

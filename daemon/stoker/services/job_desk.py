@@ -116,11 +116,21 @@ class JobDesk:
         refusal = self._engines.refusal(ask.model, deadline, now)
         if refusal is not None:
             return refusal
-        if self._held or self.queue.state.width == 0:
-            hint = "the device is too hot; see 'stokerctl thermal'"
-            reason = self._held or "no thermal headroom is left"
-            return errors.Throttled(f"cannot accept job: {reason}", hint=hint)
-        return self.memory_refusal(ask)
+        return self.too_hot() or self.memory_refusal(ask)
+
+    def too_hot(self) -> errors.StokerError | None:
+        """Why nothing may be computed now."""
+        if not self._held and self.queue.state.width:
+            return None
+        reason = self._held or "no thermal headroom is left"
+        hint = "the device is too hot; see 'stokerctl thermal'"
+        return errors.Throttled(f"cannot accept job: {reason}", hint=hint)
+
+    def aside_refusal(self, uid: int, standing: Standing) -> errors.StokerError | None:
+        """Why this user may have no vectors now."""
+        wait = self.queue.rate_wait_s(uid, standing.quota)
+        late = job_errors.refused("tokens_per_minute", wait) if wait else None
+        return self.too_hot() or late
 
     def tick(self, now: Seconds) -> None:
         """Deadlines, slow readers, what is old enough to be forgotten."""

@@ -13,9 +13,10 @@ from typing import Final
 
 from stoker.config.schema import Config
 from stoker.core import scheduler
+from stoker.core.admission import rate_wait_s
 from stoker.core.scheduler_state import Rules, State
 from stoker.events import runner as wire
-from stoker.events.inference import Ask, JobClass, Standing
+from stoker.events.inference import Ask, JobClass, Quota, Standing, TokenTotals
 from stoker.ports.system import Clock
 from stoker.services.job_book import Job
 from stoker.units import Bytes, Seconds
@@ -53,6 +54,7 @@ class JobQueue:
         self._untold: set[str] = set()
         self._events: deque[scheduler.Event] = deque()
         self._ticked_s = Seconds(0.0)
+        self.totals = TokenTotals()
 
     def configure(self, config: Config) -> None:
         """New limits; the slots stay what the runner has."""
@@ -117,6 +119,7 @@ class JobQueue:
             read = counts.get("prompt_tokens", meter.prefill)
             meter.prefill = int(read) - int(counts.get("cached_tokens", 0))
             meter.decode = int(counts.get("completion_tokens", meter.decode))
+            self.totals = self.totals.plus(counts)
         elif delta.t or delta.r:
             meter.decode += 1
             meter.prefill = max(meter.prefill, meter.estimate)
@@ -128,6 +131,11 @@ class JobQueue:
         meter = self._meters.get(job)
         if meter is not None:
             self._meters[job] = _Meter(meter.estimate)
+
+    def rate_wait_s(self, uid: int, quota: Quota) -> Seconds:
+        """Until this user's tokens a minute allow more; 0 = now."""
+        self._tell(self._clock.monotonic_s())
+        return rate_wait_s(self.state.buckets, uid, quota, self._clock.monotonic_s())
 
     def position(self, job: str) -> int:
         return scheduler.position(self.state, job, self._clock.monotonic_s())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler
-from stoker.events.inference import MemoryUse, ModelInfo
+from stoker.events.inference import MemoryUse, ModelInfo, TokenTotals
 from stoker.ports.doors import InferenceSnapshot
 from stoker.ports.runner import ModelFiles
 from stoker.services.fit_load import FitPlan
@@ -27,7 +27,12 @@ _COMING = (life.Phase.SPAWNING, life.Phase.LOADING)
 
 
 def snapshot(
-    bank: RunnerBank, queue: scheduler.State, stopping: bool, planned: FitPlan, level: str
+    bank: RunnerBank,
+    queue: scheduler.State,
+    stopping: bool,
+    planned: FitPlan,
+    level: str,
+    tokens: TokenTotals,
 ) -> InferenceSnapshot:
     """The present moment, without the runner's memory (that costs a look into /proc)."""
     link, shown, reason = bank.serving, _STATES[bank.serving.state.phase], ""
@@ -51,6 +56,7 @@ def snapshot(
         runner_restarts=bank.serving.state.restarts,
         memory=_use(state.model, planned) if shown == "ready" else None,
         memory_level=level,
+        tokens=tokens,
     )
 
 

@@ -101,13 +101,24 @@ class RunnerBank:
         now: Seconds,
         uid: int,
         timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         self.wanted("", now)
         if self.serving.state.phase is life.Phase.READY:
-            return self.serving.query(make, now, uid, timeout_s)
+            return self.serving.query(make, now, uid, timeout_s, caller)
         refused = Answered()
         refused.set_exception(self.unready(now))
         return refused
+
+    def drop_queries(self, error: errors.StokerError) -> None:
+        """Callers' questions end; the agent's own go on."""
+        for link in self:
+            link.drop_queries(error)
+
+    def vanish(self, caller: str) -> None:
+        """Nobody waits any more for what this unique name asked."""
+        for link in self:
+            link.vanish(caller)
 
     # What a job may hope for.
 
@@ -117,15 +128,23 @@ class RunnerBank:
 
     def refusal(self, name: str, deadline_s: Seconds, now: Seconds) -> errors.StokerError | None:
         """Why a job for this model ("" = any) cannot be taken now."""
-        phase = self.serving.state.phase
-        hopeless = phase in (life.Phase.NO_MODEL, life.Phase.STOPPED) and not self.swap.active
-        if self._stopping or (hopeless and not (name and self._may_swap)):
+        stopped = self.serving.state.phase is life.Phase.STOPPED and not self.swap.active
+        if self._stopping or (stopped and not (name and self._may_swap)):
             return self.unready(now)
+        hopeless = self.hopeless(name, now)
+        if hopeless is not None:
+            return hopeless
         refusal = self.unservable(name)
         if refusal is not None:
             return refusal
         wait = self.eta_s(now)
         return job_errors.too_late(wait) if wait and now + wait >= deadline_s else None
+
+    def hopeless(self, name: str, now: Seconds) -> errors.StokerError | None:
+        """Why waiting for this model ("" = any) is in vain: all are set aside or gone."""
+        if self.serving.state.phase is not life.Phase.NO_MODEL or self.swap.active:
+            return None
+        return None if name and self._may_swap else self.unready(now)
 
     def unservable(self, name: str) -> errors.StokerError | None:
         """Why no runner will ever answer a job for this model ("" = any), as things are."""

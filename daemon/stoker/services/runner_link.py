@@ -150,9 +150,10 @@ class RunnerLink:
         now: Seconds,
         uid: int,
         timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         """Send a query of this user (``OURSELVES`` = the agent's own); fails at once when no
-        model is ready or too many wait.
+        model is ready or too many wait. It ends when ``caller`` leaves the bus.
         """
         refusal: errors.StokerError | None = self._queries.refusal(uid)
         if self.state.phase is not life.Phase.READY:
@@ -161,7 +162,15 @@ class RunnerLink:
             refused = Answered()
             refused.set_exception(refusal)
             return refused
-        return self._query(make, now, uid, timeout_s)
+        return self._query(make, now, uid, timeout_s, caller)
+
+    def vanish(self, caller: str) -> None:
+        """This unique name left the bus."""
+        self._cancel(self._queries.vanish(caller))
+
+    def drop_queries(self, error: errors.StokerError) -> None:
+        """Those of callers end with ``error``."""
+        self._cancel(self._queries.drop(error))
 
     def _query(
         self,
@@ -169,9 +178,10 @@ class RunnerLink:
         now: Seconds,
         uid: int,
         timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         request_id = self._next_id()
-        future = self._queries.add(request_id, uid, now, timeout_s)
+        future = self._queries.add(request_id, uid, now, timeout_s, caller)
         try:
             self.send(make(request_id))
         except errors.RequestTooLarge as error:
@@ -204,7 +214,7 @@ class RunnerLink:
             self._pinged_s = now
             self._serial += 1
             self.send(wire.Ping(self._serial))
-        self._queries.tick(now)
+        self._cancel(self._queries.tick(now))
 
     def next_wake_s(self) -> Seconds:
         wake = supervisor.next_wake_s(self.state)
@@ -328,6 +338,10 @@ class RunnerLink:
         if process is not None and self._linked:
             waiting = not process.flush()
             self._parts.poller.watch(process.fileno(), readable=True, writable=waiting)
+
+    def _cancel(self, queries: list[str]) -> None:
+        for query in queries:
+            self.send(wire.Cancel(query))
 
     def _next_id(self) -> str:
         self._serial += 1

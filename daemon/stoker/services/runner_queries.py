@@ -6,7 +6,7 @@ few places, and no user has them all. It sends nothing and knows no process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
@@ -30,6 +30,7 @@ class _Query:
     future: Answered
     uid: int
     deadline_s: Seconds
+    caller: str  # unique name; "" = ourselves
 
 
 class RunnerQueries:
@@ -51,10 +52,15 @@ class RunnerQueries:
         return None
 
     def add(
-        self, request_id: str, uid: int, now: Seconds, timeout_s: Seconds = QUERY_TIMEOUT_S
+        self,
+        request_id: str,
+        uid: int,
+        now: Seconds,
+        timeout_s: Seconds = QUERY_TIMEOUT_S,
+        caller: str = "",
     ) -> Answered:
         future: Answered = Future()
-        self._waiting[request_id] = _Query(future, uid, Seconds(now + timeout_s))
+        self._waiting[request_id] = _Query(future, uid, Seconds(now + timeout_s), caller)
         return future
 
     def give_up(self, request_id: str, error: errors.StokerError) -> None:
@@ -73,13 +79,25 @@ class RunnerQueries:
                 job_errors.typed(event.code, event.message, event.hint, event.details)
             )
 
-    def tick(self, now: Seconds) -> None:
-        for request_id, query in list(self._waiting.items()):
-            if now >= query.deadline_s:
-                del self._waiting[request_id]
-                query.future.set_exception(
-                    errors.DeadlineExceeded("cannot answer query: the runner took too long")
-                )
+    def tick(self, now: Seconds) -> list[str]:
+        """Ids of those that are too late: the runner need not go on with them."""
+        late = errors.DeadlineExceeded("cannot answer query: the runner took too long")
+        return self._drop(late, lambda query: now >= query.deadline_s)
+
+    def vanish(self, caller: str) -> list[str]:
+        """Ids of those that nobody waits for: the caller left the bus."""
+        gone = errors.Cancelled("query cancelled: its caller left the bus")
+        return self._drop(gone, lambda query: query.caller == caller)
+
+    def drop(self, error: errors.StokerError) -> list[str]:
+        """Ids of all that callers asked."""
+        return self._drop(error, lambda query: query.uid != OURSELVES)
+
+    def _drop(self, error: errors.StokerError, which: Callable[[_Query], bool]) -> list[str]:
+        dropped = [key for key, query in self._waiting.items() if which(query)]
+        for key in dropped:
+            self._waiting.pop(key).future.set_exception(error)
+        return dropped
 
     def lose(self, gone: RunnerGone) -> None:
         """Their runner is gone."""

@@ -7,15 +7,13 @@ are raised only after a commit; versions of documents when they are accepted.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import clock, strict_json
-from stoker_ota.errors import BadDocument, OtaError, Rollback
-from stoker_ota.getters import Table
+from stoker_ota.core import clock, sealed
+from stoker_ota.errors import Rollback
 
 MAX_FLOOR_BYTES: Final = 256 << 10
 _MAX: Final = (1 << 53) - 1
@@ -70,17 +68,12 @@ def encode(floors: Floors) -> bytes:
         "counters": dict(floors.counters),
         "time": clock.write(floors.time),
     }
-    return strict_json.dumps({"floors": body, "sha256": _checksum(body)})
+    return sealed.seal("floors", body)
 
 
 def decode(data: bytes) -> Floors:
     """Raises BadDocument when a copy is damaged: then its twin holds."""
-    table = Table(strict_json.loads(data, max_bytes=MAX_FLOOR_BYTES, what="floors"), _fail)
-    body = table.raw("floors")
-    if table.text("sha256") != _checksum(body):
-        raise BadDocument("cannot read floors: the checksum does not fit")
-    table.finish()
-    inner = Table(body, _fail, "floors")
+    inner = sealed.unseal("floors", data, MAX_FLOOR_BYTES)
     documents, counters = inner.table("documents"), inner.table("counters")
     out = Floors(
         {key: documents.whole(key, low=0, high=_MAX) for key in documents.keys()},  # noqa: SIM118
@@ -91,13 +84,5 @@ def decode(data: bytes) -> Floors:
     return out
 
 
-def _checksum(body: object) -> str:
-    return hashlib.sha256(strict_json.dumps(body)).hexdigest()
-
-
 def _higher(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     return {key: max(left.get(key, 0), right.get(key, 0)) for key in {**left, **right}}
-
-
-def _fail(path: str, reason: str) -> OtaError:
-    return BadDocument(f"cannot read floors: {path}: {reason}", details={"path": path})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Final
 
-from stoker_ota.core import fields, strict_json
-from stoker_ota.errors import BadDocument, OtaError
+from stoker_ota.core import fields, sealed
 from stoker_ota.getters import Table
 from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
 
@@ -28,17 +26,12 @@ def encode(journal: Journal) -> bytes:
             "deployment": offer.deployment, "version": offer.version, "manifest": offer.manifest,
             "allow_full": offer.allow_full, "confirm": offer.confirm, "forced": offer.forced,
         }  # fmt: skip
-    return strict_json.dumps({"journal": body, "sha256": _checksum(body)})
+    return sealed.seal("journal", body)
 
 
 def decode(data: bytes) -> Journal:
     """Raises BadDocument when it is damaged: then the tree on disk is asked instead."""
-    table = Table(strict_json.loads(data, max_bytes=MAX_JOURNAL_BYTES, what="journal"), _fail)
-    body = table.raw("journal")
-    if table.text("sha256") != _checksum(body):
-        raise BadDocument("cannot read journal: the checksum does not fit")
-    table.finish()
-    inner = Table(body, _fail)
+    inner = sealed.unseal("journal", data, MAX_JOURNAL_BYTES)
     values: dict[str, Any] = {
         **{key: inner.whole(key, low=0, high=1 << 53) for key in _NUMBERS},
         **{key: inner.flag(key) for key in _FLAGS},
@@ -65,11 +58,3 @@ def _offer(table: Table) -> Offer:
     )
     table.finish()
     return offer
-
-
-def _checksum(body: object) -> str:
-    return hashlib.sha256(strict_json.dumps(body)).hexdigest()
-
-
-def _fail(path: str, reason: str) -> OtaError:
-    return BadDocument(f"cannot read journal: {path}: {reason}", details={"path": path})

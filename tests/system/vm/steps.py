@@ -9,6 +9,7 @@ from tests.system.vm import (
     steps_life,
     steps_sandbox,
     steps_service,
+    steps_sessions,
 )
 from tests.system.vm.field import Field
 from tests.system.vm.table import Step
@@ -19,5 +20,6 @@ STEPS: tuple[Step[Field], ...] = (
     *steps_gateway.STEPS,
     *steps_heat.STEPS,
     *steps_faults.STEPS,
+    *steps_sessions.STEPS,
     *steps_life.STEPS,
 )

@@ -6,6 +6,7 @@ from tests.system.vm.field import Field
 from tests.system.vm.packages import NEXT_COMMENT, NEXT_SUFFIX
 from tests.system.vm.report import expect
 from tests.system.vm.steps_service import CONFFILE
+from tests.system.vm.steps_sessions import AFTER_UPGRADE
 from tests.system.vm.table import Step
 
 # Names that may stay after a purge: the harness's, apt's and dpkg's own memory, the journal.
@@ -162,6 +163,7 @@ STEPS: tuple[Step[Field], ...] = (
          ("configure",)),
     Step("upgrade", "another version's code and files; configuration kept", upgrade,
          ("configure",)),
+    AFTER_UPGRADE,
     Step("downgrade", "the older version is safe on the newer one's state", downgrade,
          ("upgrade",)),
     Step("remove", "removed: nothing runs, the configuration stays", remove, ("configure",)),

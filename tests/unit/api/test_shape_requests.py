@@ -56,6 +56,12 @@ def test_a_session_takes_the_same_keys() -> None:
     assert json.loads(found.shape.schema) == SCHEMA
 
 
+def test_a_session_keeps_text_alone_and_says_so_before_a_call_is_lost() -> None:
+    with pytest.raises(InvalidRequest, match="CreateJob") as caught:
+        parse_append({"prompt": "x", "tools": TOOLS, "tool_choice": "add"}, LIMITS)
+    assert caught.value.details["path"] == "request.tools"
+
+
 def test_turns_of_tools_are_messages() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
     messages = [
@@ -85,6 +91,11 @@ _MANY = json.dumps({"type": "json_schema", "json_schema": {"schema": {"enum": [1
         ({"response_format": form(x=_NESTED)}, "response_format"),
         ({"response_format": _MANY}, "response_format"),
         ({"response_format": "[" * 30_000}, "response_format"),
+        ({"response_format": form(const="\ud800")}, "response_format"),
+        ({"response_format": form(properties={"\udfff": {}})}, "response_format"),
+        ({"response_format": form(const=float("nan"))}, "response_format"),
+        ({"response_format": form(const=1).replace("1", "1e999")}, "response_format"),
+        ({"tools": TOOLS.replace("object", "\\ud800")}, "tools"),
         ({"response_format": {"type": "json_schema", "json_schema": 1}}, "response_format"),
         ({"response_format": form(), "grammar": "x"}, "grammar"),
         ({"grammar": "a\0b"}, "grammar"),

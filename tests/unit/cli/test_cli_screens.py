@@ -56,6 +56,14 @@ def test_status_says_whose_cpus_the_model_has(facts: dict[str, str], words: str)
     assert any(row.split(maxsplit=1) == ["cpus", words] for row in rows)
 
 
+def test_status_tells_how_much_was_known_already() -> None:
+    tokens = {"prompt_tokens": 1000, "cached_tokens": 756, "completion_tokens": 42}
+    rows = screens.status({**STATUS, **tokens}, PLAIN)
+    words = "42 written, 1000 read, 75 % known already"
+    assert any(row.split(maxsplit=1) == ["tokens", words] for row in rows)
+    assert "known" not in "\n".join(screens.status(STATUS, PLAIN))
+
+
 def test_status_is_silent_about_cpus_where_nobody_shares_them_out() -> None:
     for facts in (STATUS, {**STATUS, "cpu_state": "unknown"}):
         assert "cpus" not in "\n".join(screens.status(facts, PLAIN))

@@ -218,6 +218,22 @@ def test_one_request_too_many_is_busy() -> None:
     assert asyncio.run(two()) == 503
 
 
+def test_one_user_leaves_requests_to_the_others() -> None:
+    door = Door(max_connections=4)
+
+    async def crowd() -> list[int]:
+        stuck = asyncio.Event()
+        tasks = [asyncio.create_task(door.asking(CHAT, STREAM, stuck=stuck)) for _ in range(3)]
+        await asyncio.sleep(0)
+        statuses = [(await door.asking(CHAT, STREAM)).status]
+        statuses.append((await door.asking(CHAT, STREAM, uid=1234)).status)
+        stuck.set()
+        await asyncio.gather(*tasks)
+        return statuses
+
+    assert asyncio.run(crowd()) == [503, 200]
+
+
 def test_embeddings_in_both_encodings(door: Door) -> None:
     body = {"input": ["a", "bc"], "encoding_format": "base64"}
     data = door.ask("/v1/embeddings", body).json()["data"]

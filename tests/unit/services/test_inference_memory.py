@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.fakes.system import FakeMemory
 from tests.unit.core.model_shapes import MIB, SMOLLM2
-from tests.unit.services.inference_rig import Rig, config
+from tests.unit.services.inference_rig import AllFilesThere, Rig, config
 
 from stoker import errors
-from stoker.config.schema import Config, MemoryConfig
+from stoker.config.schema import AdapterConfig, Config, MemoryConfig
 from stoker.core import fit
 from stoker.core import runner_life as life
 from stoker.core.pressure import Level
@@ -99,6 +99,18 @@ def test_model_that_fits_only_smaller_says_what_gave_way() -> None:
     assert use is not None
     assert "instead of" in use.gave_way
     assert r.loop.snapshot.memory == use
+
+
+def test_adapters_are_counted_when_a_model_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LoRA file is read into memory whole: what it takes, the context does not get."""
+    monkeypatch.setattr(AllFilesThere, "size_bytes", lambda _self, _path: 600 * MIB)
+    found = replace(settings(), adapters=(AdapterConfig("a", "/models/a.gguf", "big"),))
+    for given, gives_way in ((settings(), False), (found, True)):
+        r = rig(1024, given)
+        r.start()
+        use = r.loop.models()[0].memory
+        assert use is not None
+        assert bool(use.gave_way) is gives_way
 
 
 def test_model_that_does_not_fit_is_set_aside_without_a_crash() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from signal import SIGABRT, SIGKILL
+from signal import SIGABRT, SIGBUS, SIGKILL
 
 import pytest
 from tests.fakes.runner import FakeRunner
@@ -13,7 +13,7 @@ from stoker import errors
 from stoker.config.schema import Config
 from stoker.core import runner_life as life
 from stoker.events.inference import Ask, Owner
-from stoker.events.runner import Beat, Failed, Generate, Ping
+from stoker.events.runner import Beat, Cancel, Embed, Failed, Generate, Ping
 from stoker.services.runner_queries import MAX_OF_USER, MAX_QUERIES
 from stoker.units import Seconds
 
@@ -221,6 +221,40 @@ def test_one_users_flood_of_queries_leaves_places_for_the_others(rig: Rig) -> No
     with pytest.raises(errors.Busy):
         flood[-1].result(0)
     assert not other.done()
+
+
+def test_questions_of_a_caller_who_left_give_their_places_back(rig: Rig) -> None:
+    """Vectors take minutes on a small board: five who left must not keep all others out."""
+    asked = [rig.service.embed(["some text"], ALICE) for _ in range(MAX_OF_USER)]
+    rig.turn()
+    rig.service.caller_vanished(ALICE.unique_name)
+    rig.turn()
+    for future in asked:
+        with pytest.raises(errors.Cancelled):
+            future.result(0)
+    sent = [request.id for request in rig.runner.of_kind(Embed)]  # type: ignore[union-attr]
+    stopped = [request.job for request in rig.runner.of_kind(Cancel)]  # type: ignore[union-attr]
+    assert stopped == sent
+    again = rig.service.embed(["some text"], Owner(":1.9", ALICE.uid))
+    rig.turn()
+    assert not again.done()
+
+
+def test_jobs_that_wait_end_when_no_model_is_left(rig: Rig) -> None:
+    """New ones are refused then; the old ones must not learn it at their deadline."""
+    asked = rig.ask("never seen")
+    rig.runner.die(signal=SIGBUS)  # its file was cut short under it
+    rig.turn()
+    rig.runner.greet()
+    rig.turn()
+    rig.runner.say(Failed(rig.runner.load().id, "model-unavailable", "its header is cut short"))
+    rig.turn()
+    rig.runner.die(status=0)
+    rig.turn()
+    assert rig.loop.snapshot.state == "no-model"
+    (last,) = asked.records()
+    assert last["error"]["code"] == "model-unavailable"
+    assert "cut short" in last["error"]["message"]
 
 
 def test_restart_ends_running_jobs_as_preempted_and_keeps_waiting_ones(rig: Rig) -> None:
