@@ -76,7 +76,15 @@ def test_anyone_may_ask_and_read_under_the_shipped_policy(system_like: PrivateBu
     assert call(system_like, f"{contract.JOB}.GetResult", path=path.group(1))[1] == ""
 
 
-DEEDS = [("Reload",), ("RestartRunner",), ("SelectModel", "fake")]
+DEEDS = [
+    (f"{contract.AGENT}.Reload",),
+    (f"{contract.AGENT}.RestartRunner",),
+    (f"{contract.AGENT}.SelectModel", "fake"),
+    (f"{contract.UPDATE}.CheckNow",),
+    (f"{contract.UPDATE}.Rollback",),
+    (f"{contract.UPDATE}.Confirm", "chat"),
+    (f"{contract.UPDATE}.Inhibit", "who", "why"),
+]
 
 
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed[0])
@@ -85,8 +93,27 @@ def test_the_shipped_policy_lets_only_administrators_manage(
 ) -> None:
     denied = "org.freedesktop.DBus.Error.AccessDenied"
     method, *words = deed
-    assert call(system_like, f"{contract.AGENT}.{method}", *words)[1] == denied
-    assert call(system_like, f"{contract.AGENT}.{method}", *words, uid=0)[1] == ""
+    assert call(system_like, method, *words)[1] == denied
+    assert call(system_like, method, *words, uid=0)[1] == ""
+
+
+def test_everyone_may_see_updates_and_only_administrators_cancel_one(
+    system_like: PrivateBus, open_bus: PrivateBus
+) -> None:
+    assert call(system_like, f"{contract.UPDATE}.ListDeployments")[1] == ""
+    assert call(system_like, f"{contract.UPDATE}.GetHistory", "0", "9")[1] == ""
+    assert call(system_like, f"{contract.PROPERTIES}.GetAll", contract.UPDATE)[1] == ""
+    for bus, refusal in (
+        (system_like, "org.freedesktop.DBus.Error.AccessDenied"),
+        (open_bus, "org.stoker.Error.NotAuthorized"),
+    ):
+        out, _ = call(bus, f"{contract.UPDATE}.Rollback", uid=0)
+        path = re.search(r"'(/org/stoker/[^']+)'", out)
+        assert path is not None
+        job = path.group(1)
+        assert call(bus, f"{contract.PROPERTIES}.GetAll", contract.UPDATE_JOB, path=job)[1] == ""
+        assert call(bus, f"{contract.UPDATE_JOB}.Cancel", path=job)[1] == refusal
+        assert call(bus, f"{contract.UPDATE_JOB}.Cancel", path=job, uid=0)[1] == ""
 
 
 def test_the_shipped_policy_denies_what_it_does_not_name(system_like: PrivateBus) -> None:
@@ -136,8 +163,7 @@ def test_without_a_bus_policy_the_daemon_refuses_by_itself(
     open_bus: PrivateBus, deed: tuple[str, ...]
 ) -> None:
     method, *words = deed
-    error = call(open_bus, f"{contract.AGENT}.{method}", *words)[1]
-    assert error == "org.stoker.Error.NotAuthorized"
+    assert call(open_bus, method, *words)[1] == "org.stoker.Error.NotAuthorized"
 
 
 def test_another_users_job_looks_as_if_it_were_not_there(open_bus: PrivateBus) -> None:

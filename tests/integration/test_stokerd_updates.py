@@ -128,6 +128,22 @@ def test_a_set_that_fails_its_probes_leaves_the_old_one_serving_and_is_remembere
     assert rig.end(daemon, job)["Error"][0] == "unhealthy"
 
 
+def test_requests_that_name_the_model_are_answered_though_an_update_of_it_fails(
+    start: rig.Start, operator: Operator
+) -> None:
+    daemon = start()
+    words = " ".join(f"w{number}" for number in range(80))
+    named = {"model": GLib.Variant("s", "chat")}
+    streams = [
+        Stream(daemon.client.create_job(f"!slow 20 {words}", **named)[1]) for _ in range(8)
+    ]  # twice what is answered together: some wait when the update fails
+    last = rig.end(daemon, rig.install(daemon, operator.home / "bundle-2"))
+    assert last["Error"][0] == "unhealthy"
+    for stream in streams:
+        records = stream.rest()
+        assert "done" in records[-1], records[-1]
+
+
 def _damage(bundle: Path, what: str) -> None:
     path = next((bundle / what).iterdir()) if (bundle / what).is_dir() else bundle / what
     data = bytearray(path.read_bytes())

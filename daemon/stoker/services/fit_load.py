@@ -107,13 +107,20 @@ class FitPlan:
         self, load_id: str, model: ModelConfig, config: Config, threads: int, facts: Facts
     ) -> wire.Load:
         """The same for a second runner beside the first: nothing may give way for a neighbour
-        that soon goes.
+        that soon goes. The first may have the same name (an update of it): a refusal leaves
+        what is known of that one.
         """
-        request = self(load_id, model, config, threads, facts)
-        fitted = self._fitted.get(model.name)
-        if fitted is not None and fitted.full.said:
-            raise InsufficientMemory(f"cannot load {model.name} beside the model in use: "
-                                     + "; ".join(fitted.full.said))  # fmt: skip
+        before = self._fitted.get(model.name)
+        try:
+            request = self(load_id, model, config, threads, facts)
+            fitted = self._fitted.get(model.name)
+            if fitted is not None and fitted.full.said:
+                raise InsufficientMemory(f"cannot load {model.name} beside the model in use: "
+                                         + "; ".join(fitted.full.said))  # fmt: skip
+        except InsufficientMemory:
+            if before is not None:
+                self._fitted[model.name] = before
+            raise
         return request
 
     def _say(self, model: ModelConfig, found: fit.Plan, facts: Facts, known: ModelFacts) -> None:

@@ -184,6 +184,7 @@ class UpdateService:
             moved = self._guard(lambda: self._move(engine))
             while not self._work.empty():
                 self._work.get()()
+                moved = True  # it may have given the engine something to do
             if moved:
                 return
         waiting = self._ill or (engine is not None and engine.waiting)

@@ -18,6 +18,7 @@ from stoker.core.pressure import Level
 from stoker.events import runner as wire
 from stoker.events.memory import Pressure
 from stoker.events.model_facts import to_mapping
+from stoker.services.fit_load import FitPlan
 from stoker.units import Bytes
 
 ANSWER = {"model": to_mapping(SMOLLM2), "lock_limit_bytes": -1}
@@ -49,6 +50,19 @@ def places(found: Rig) -> tuple[int, int]:
 
 def resizes(found: Rig) -> list[wire.Resize]:
     return [one for one in found.runner.sent if isinstance(one, wire.Resize)]
+
+
+def test_a_refused_update_of_a_model_leaves_what_is_known_of_the_one_in_use() -> None:
+    memory = FakeMemory(4096 * MIB)
+    planned, found = FitPlan(memory), settings()
+    model = found.models[0]
+    planned("q1", model, found, 2, ANSWER)
+    known = planned.of(model.name)
+    assert known is not None
+    memory.available_bytes = MIB
+    with pytest.raises(errors.InsufficientMemory):
+        planned.whole("q2", replace(model, path="/the/next"), found, 2, ANSWER)
+    assert planned.of(model.name) == known
 
 
 def answer_resize(found: Rig) -> None:

@@ -6,12 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from stoker import errors
-from stoker.events.updates import Deployment, InstallOptions, UpdateSnapshot
+from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateSnapshot
 from stoker.ports.updates import Record, Reports
 from stoker.services.updates import UpdateService
 from stoker.units import Seconds
@@ -113,6 +114,27 @@ def test_a_failure_is_the_job_s_and_the_last_error(rig: Rig) -> None:
     assert rig.end(rig.install()) == ("failed", "unhealthy")
     while rig.service.snapshot().error_code != "unhealthy":
         time.sleep(0.001)
+
+
+def test_work_that_comes_while_the_engine_finds_nothing_to_do_is_not_left_lying(rig: Rig) -> None:
+    rig.steps += rig.phases("committed", "idle")
+    rig.end(rig.install())
+    engine = rig.engines[-1]
+    asked: list[Future[UpdateJob]] = []
+    idle = engine.step
+
+    def step() -> bool:
+        moved = idle()
+        if not moved and not asked:  # right now, before the thread waits for work
+            rig.steps += rig.phases("committed", "idle")
+            asked.append(rig.service.install(os.open("/", os.O_RDONLY), InstallOptions()))
+        return moved
+
+    engine.step = step  # type: ignore[method-assign]
+    rig.service.release(0)
+    while not asked:
+        time.sleep(0.001)
+    assert rig.end(asked[0].result(5).id) == ("done", "")
 
 
 def test_a_return_that_was_asked_for_is_no_failure(rig: Rig) -> None:
