@@ -77,6 +77,24 @@ class MemorySessionStore:
         newest_ones = found[-newest:] if newest else []
         return kept.trimmed_answered + len(found), tuple(newest_ones)
 
+    def between(
+        self, session: str, uid: int, after: int, below: int, limit: int
+    ) -> tuple[Turn, ...]:
+        _count, turns = self.answered(session, uid, 1 << 30)
+        return tuple(turn for turn in turns if after < turn.number < below)[:limit]
+
+    def summarize(self, seen: Session, summary: str, upto: int) -> bool:
+        self._write()
+        kept = self._find(seen.id, seen.uid)
+        if kept is None:
+            return False
+        now = kept.session
+        if (now.summary_upto, now.trimmed_turns) != (seen.summary_upto, seen.trimmed_turns):
+            return False
+        kept.session = replace(now, summary=summary, summary_upto=upto)
+        self._recount(kept)
+        return True
+
     def begin_turn(self, session: str, uid: int, turn: Turn) -> Turn:
         self._write()
         kept = self._find(session, uid)
@@ -114,6 +132,7 @@ class MemorySessionStore:
             return 0
         sizes = [conversation.turn_bytes(turn.question, turn.answer) for turn in kept.turns]
         fixed = conversation.session_bytes(kept.session.settings)
+        fixed += len(kept.session.summary.encode())
         count = conversation.to_trim(sizes, fixed, limit_bytes)
         gone = kept.turns[:count]
         kept.turns = kept.turns[count:]
@@ -183,6 +202,7 @@ class MemorySessionStore:
 
     def _recount(self, kept: _Kept) -> None:
         size = conversation.session_bytes(kept.session.settings)
+        size += len(kept.session.summary.encode())
         size += sum(conversation.turn_bytes(turn.question, turn.answer) for turn in kept.turns)
         kept.session = replace(kept.session, turns=len(kept.turns), size_bytes=Bytes(size))
 

@@ -158,6 +158,27 @@ def test_reload_takes_new_limits_of_sessions(daemon: Stokerd, stoker: Stoker) ->
     assert caught.value.code == "quota-exceeded"
 
 
+def test_a_summary_of_what_the_window_left_out_is_kept_and_deleted(
+    private_bus: PrivateBus, home: Path, child_env: Env
+) -> None:
+    config = CONFIG.replace("window_turns = 2", 'window_turns = 1\nsummary = "on"')
+    with stokerd(private_bus, home, child_env, "--engine", "echo", config=config) as running:
+        running.wait_ready()
+        session = Stoker(private_bus.address).session()
+        for text in (f"remember {SECRET}", "two", "three"):
+            assert session.ask(text) == text
+
+        def summary() -> str:
+            return str(json.loads(session.export())["summary"])
+
+        until(lambda: bool(summary()), "a summary", 10.0)
+        assert f"User: remember {SECRET}" in summary()
+        assert session.ask("four") == "four"
+        assert [turn["state"] for turn in session.turns()] == ["done"] * 4
+        session.delete()
+        assert SECRET.encode() not in files(home)
+
+
 def test_chat_goes_on_where_it_ended(env: Env) -> None:
     for line in ("first words", "second words"):
         done = ctl(env, "chat", "--session", "garden", stdin=line + "\n")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,13 @@ class StoreMachine(RuleBasedStateMachine):
     def trim(self, key: str, uid: int, limit: int) -> None:
         assert self.real.trim(key, uid, limit) == self.model.trim(key, uid, limit)
 
+    @rule(key=KEYS, uid=UIDS, text=TEXT, upto=st.integers(0, 9), old=st.booleans())
+    def summarize(self, key: str, uid: int, text: str, upto: int, old: bool) -> None:
+        seen = self.model.get(key, uid) or Session(key, uid)
+        seen = replace(seen, trimmed_turns=seen.trimmed_turns + old)
+        done = [store.summarize(seen, text, upto) for store in (self.real, self.model)]
+        assert done[0] == done[1]
+
     @rule(key=KEYS, copy=KEYS, uid=UIDS)
     def fork(self, key: str, copy: str, uid: int) -> None:
         if all(item.id != copy for item in self.model.everyone()):
@@ -131,6 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
                 key = (item.id, uid)
                 assert self.real.turns(*key, 0, 99) == self.model.turns(*key, 0, 99)
                 assert self.real.answered(*key, 2) == self.model.answered(*key, 2)
+                assert self.real.between(*key, 1, 4, 2) == self.model.between(*key, 1, 4, 2)
 
 
 TestStore = StoreMachine.TestCase

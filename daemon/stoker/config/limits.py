@@ -227,6 +227,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "window_tokens": whole(0, 1 << 20),
         "overflow": one_of("drop-oldest", "error"),
         "title": one_of("off", "question"),
+        "summary": one_of("off", "on"),
         "keep_partial": flag,
         "when_full": one_of("evict", "refuse"),
         "ttl_s": number(0.0, 3660 * DAY_S),

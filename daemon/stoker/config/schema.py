@@ -126,6 +126,7 @@ class SessionsConfig:
     window_tokens: int = 0  # 0 = no budget beside the model's context
     overflow: str = "drop-oldest"  # drop-oldest | error
     title: str = "off"  # off | question
+    summary: str = "off"  # off | on
     keep_partial: bool = True
     when_full: str = "evict"  # evict | refuse
     ttl_s: Seconds = Seconds(2_592_000.0)  # since the last use; 0 = for ever

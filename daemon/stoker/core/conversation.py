@@ -40,6 +40,7 @@ class Plan:
     sent_turns: int
     omitted_turns: int
     tokens: int  # estimated, of all messages
+    first_turn: int = 0  # number of the oldest turn among them; 0 = none
 
 
 def plan(
@@ -68,7 +69,8 @@ def plan(
         tokens, size = tokens_then, size_then
         sent.append(turn)
     middle = tuple(message for turn in reversed(sent) for message in _messages(turn))
-    return Plan((*head, *middle, tail), len(sent), answered - len(sent), tokens)
+    first = sent[-1].number if sent else 0
+    return Plan((*head, *middle, tail), len(sent), answered - len(sent), tokens, first)
 
 
 def budget(window_tokens: int, context_tokens: int, answer_tokens: int) -> int:
@@ -169,6 +171,8 @@ def export(session: Session, turns: Iterable[Turn]) -> str:
             "created_s": session.created_s,
             "used_s": session.used_s,
             "trimmed_turns": session.trimmed_turns,
+            "summary": session.summary,
+            "summary_upto": session.summary_upto,
             "turns": [asdict(turn) for turn in turns],
         },
         ensure_ascii=False,

@@ -57,7 +57,12 @@ _FIRST: Final = (
     "CREATE INDEX turns_open ON turns (session) WHERE state = 'open'",
 )
 
-STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST,)
+_SUMMARY: Final = (
+    "ALTER TABLE sessions ADD COLUMN summary TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE sessions ADD COLUMN summary_upto INTEGER NOT NULL DEFAULT 0",
+)
+
+STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SUMMARY)
 
 
 def migrate(con: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> int:

@@ -18,12 +18,13 @@ from stoker.units import Bytes, Seconds
 
 _SESSION: Final = (
     "id, uid, created_s, used_s, ttl_s, window_turns, window_tokens, turns, trimmed_turns, "
-    "size_bytes, model, title, system"
+    "size_bytes, model, title, system, summary, summary_upto"
 )
 _TURN: Final = (
     "number, state, truncated, prompt_tokens, completion_tokens, omitted_turns, asked_s, "
     "ended_s, finish_reason, error_code, question, answer"
 )
+_SUMMARY_BYTES: Final = "length(CAST(summary AS BLOB))"
 _ANSWERED: Final = "state IN ('done', 'partial')"
 
 
@@ -81,8 +82,9 @@ class SqliteSessionStore:
         with self.file.writing() as con:
             done = con.execute(
                 "UPDATE sessions SET ttl_s = ?, window_turns = ?, window_tokens = ?, model = ?, "
-                "title = ?, system = ?, size_bytes = size_bytes - own_bytes + ?, own_bytes = ? "
-                "WHERE id = ? AND uid = ?",
+                "title = ?, system = ?, "
+                f"size_bytes = size_bytes - own_bytes + ? + {_SUMMARY_BYTES}, "
+                f"own_bytes = ? + {_SUMMARY_BYTES} WHERE id = ? AND uid = ?",
                 (settings.ttl_s, settings.window_turns, settings.window_tokens, settings.model,
                  settings.title, settings.system, own, own, session, uid),
             )  # fmt: skip
@@ -100,6 +102,24 @@ class SqliteSessionStore:
                 (session, uid, session, uid),
             ).fetchone()
         return (int(row[0]) if row else 0), found[::-1]
+
+    def between(
+        self, session: str, uid: int, after: int, below: int, limit: int
+    ) -> tuple[Turn, ...]:
+        rest = f"AND {_ANSWERED} AND number > ? AND number < ? ORDER BY number LIMIT ?"
+        return self._turns(rest, (session, uid, after, below, limit))
+
+    def summarize(self, seen: Session, summary: str, upto: int) -> bool:
+        size = len(summary.encode())
+        with self.file.writing() as con:
+            done = con.execute(
+                f"UPDATE sessions SET size_bytes = size_bytes - {_SUMMARY_BYTES} + ?, "
+                f"own_bytes = own_bytes - {_SUMMARY_BYTES} + ?, summary = ?, summary_upto = ? "
+                "WHERE id = ? AND uid = ? AND summary_upto = ? AND trimmed_turns = ?",
+                (size, size, summary, upto, seen.id, seen.uid, seen.summary_upto,
+                 seen.trimmed_turns),
+            )  # fmt: skip
+            return done.rowcount == 1
 
     def begin_turn(self, session: str, uid: int, turn: Turn) -> Turn:
         # The model reads the prompt while a later sync makes this durable: a power cut may
@@ -178,10 +198,10 @@ class SqliteSessionStore:
             made = con.execute(
                 "INSERT INTO sessions (id, uid, created_s, used_s, ttl_s, window_turns, "
                 "window_tokens, next_turn, trimmed_turns, trimmed_answered, own_bytes, "
-                "size_bytes, model, title, system) "
+                "size_bytes, model, title, system, summary, summary_upto) "
                 "SELECT ?, uid, ?, ?, ttl_s, window_turns, window_tokens, next_turn, "
-                "trimmed_turns, trimmed_answered, own_bytes, size_bytes, model, title, system "
-                "FROM sessions WHERE id = ? AND uid = ?",
+                "trimmed_turns, trimmed_answered, own_bytes, size_bytes, model, title, system, "
+                "summary, summary_upto FROM sessions WHERE id = ? AND uid = ?",
                 (copy, now_s, now_s, session, uid),
             )
             con.execute(
@@ -250,7 +270,7 @@ def _recount(con: sqlite3.Connection, session: str, uid: int) -> None:
 
 def _session(row: tuple[object, ...]) -> Session:
     (key, uid, created_s, used_s, ttl_s, window_turns, window_tokens, turns, trimmed, size,
-     model, title, system) = row  # fmt: skip
+     model, title, system, summary, upto) = row  # fmt: skip
     settings = Settings(
         title=str(title),
         system=str(system),
@@ -268,6 +288,8 @@ def _session(row: tuple[object, ...]) -> Session:
         turns=_whole(turns),
         trimmed_turns=_whole(trimmed),
         size_bytes=Bytes(_whole(size)),
+        summary=str(summary),
+        summary_upto=_whole(upto),
     )
 
 

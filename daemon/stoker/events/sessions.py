@@ -34,6 +34,8 @@ class Session:
     turns: int = 0  # kept here, with and without an answer
     trimmed_turns: int = 0  # the oldest ones, dropped for max_bytes_per_session
     size_bytes: Bytes = Bytes(0)
+    summary: str = ""  # of answered turns that no longer go to the model
+    summary_upto: int = 0  # the last turn that it covers
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,16 @@ class SessionStore(Protocol):
     def answered(self, session: str, uid: int, newest: int) -> tuple[int, tuple[Turn, ...]]:
         """(how many turns have an answer, the ``newest`` of them, oldest first)."""
 
+    def between(
+        self, session: str, uid: int, after: int, below: int, limit: int
+    ) -> tuple[Turn, ...]:
+        """Answered turns with numbers between both (neither included), oldest first."""
+
+    def summarize(self, seen: Session, summary: str, upto: int) -> bool:
+        """Keep it instead of the one ``seen``. False, and nothing changes, when the session
+        is gone, or its summary is another one or turns of it were dropped since.
+        """
+
     def begin_turn(self, session: str, uid: int, turn: Turn) -> Turn:
         """Write the question; gives it its number. Survives our crash, not a power cut."""
 

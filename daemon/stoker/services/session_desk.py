@@ -15,13 +15,14 @@ from dataclasses import replace
 
 from stoker import errors
 from stoker.config.schema import Config
-from stoker.core import conversation, records
+from stoker.core import conversation, records, summary
 from stoker.events.inference import Ask, Delivery, Owner
 from stoker.events.sessions import Session, Settings, Turn
 from stoker.ports.doors import InferenceDoor, JobView
 from stoker.ports.sessions import SessionStore
 from stoker.ports.system import Authority
 from stoker.services.session_keeping import Keeping
+from stoker.services.session_summaries import Summaries
 from stoker.services.session_turns import Turns
 
 _log = logging.getLogger(__name__)
@@ -41,12 +42,14 @@ class SessionDesk:
         wall_s: Callable[[], float],
         new_id: Callable[[], str],
         forgotten: Callable[[str], None],
+        post: Callable[[Callable[[], None]], None],
     ) -> None:
         self.config = config
         self._store, self._inference, self._authority = store, inference, authority
         self._wall_s, self._new_id, self._forgotten = wall_s, new_id, forgotten
         self.keeping = Keeping(config.sessions, store, self._forget)
         self.turns_now = Turns(config.sessions, store, wall_s)
+        self.summaries = Summaries(store, inference, post)
         self._opened = False
 
     def configure(self, config: Config) -> None:
@@ -75,9 +78,9 @@ class SessionDesk:
     def sessions(self, owner: Owner) -> tuple[Session, ...]:
         if not self._authority.may_manage(owner.uid):
             return self._store.of_user(owner.uid)
-        # A title may say what a conversation is about: administrators see that it is there.
+        # Title and summary say what a conversation is about: administrators see that it is there.
         return tuple(
-            item if item.uid == owner.uid else replace(item, settings=Settings())
+            item if item.uid == owner.uid else replace(item, settings=Settings(), summary="")
             for item in self._store.everyone()
         )
 
@@ -143,6 +146,7 @@ class SessionDesk:
             self.refuse(fd)
             raise
         self.turns_now.begin(session, owner.uid, turn)
+        self.summaries.drop(session, "a new question comes first")
         if fd >= 0 and delivery.format == "ndjson":
             told = {"turn": turn.number, "sent_turns": plan.sent_turns}
             told["omitted_turns"] = plan.omitted_turns
@@ -150,6 +154,9 @@ class SessionDesk:
             with contextlib.suppress(OSError):
                 os.write(fd, records.line({"session": told}))
         model = ask.model or found.settings.model
+        if plan.omitted_turns and self.config.sessions.summary == "on":
+            below, context = plan.first_turn or turn.number, self._context_tokens(model)
+            self.summaries.note(session, owner.uid, below, model, context)
         whole = replace(ask, prompt="", messages=plan.messages, model=model, keep=session)
         return turn.number, self._inference.submit(whole, delivery, owner, fd)
 
@@ -160,6 +167,9 @@ class SessionDesk:
 
     def _plan(self, session: Session, ask: Ask) -> conversation.Plan:
         settings, limits = session.settings, self.config.inference
+        if self.config.sessions.summary == "on":
+            told = summary.head(settings.system, session.summary)
+            settings = replace(settings, system=told)
         answered, history = self._store.answered(session.id, session.uid, settings.window_turns)
         context = 0
         if self.config.sessions.overflow == "drop-oldest":
@@ -195,5 +205,6 @@ class SessionDesk:
 
     def _forget(self, session: str, uid: int) -> None:
         self.turns_now.abandon(session)
+        self.summaries.drop(session, "its session was deleted")
         self._inference.forget(uid, session)
         self._forgotten(session)

@@ -46,6 +46,7 @@ class SessionService:
         self._store, self._inference = store, inference
         self._clock, self._wall_s = clock, wall_s
         self._listeners: list[Callable[[str], None]] = []
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._desk = SessionDesk(
             config,
             store=store,
@@ -54,8 +55,8 @@ class SessionService:
             wall_s=wall_s,
             new_id=new_id,
             forgotten=self._forgotten,
+            post=self._work.put,
         )
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="sessions", daemon=True)
         self._stopping = False
         self._sweep_at_s = clock.monotonic_s()
@@ -193,7 +194,7 @@ class SessionService:
 
     def _job_finished(self, view: JobView) -> None:
         """Inference's thread: only hand over, and only if one of ours may be meant."""
-        if self._desk.turns_now:
+        if self._desk.turns_now or self._desk.summaries:
             self._work.put(lambda: self._ended(view))
 
     def _states_saved(self, saved: Mapping[str, object]) -> None:
@@ -207,8 +208,11 @@ class SessionService:
 
     def _ended(self, view: JobView) -> None:
         session = self._desk.turns_now.ended(view)
+        self._desk.summaries.ended(view)
         if session:
             self._guard(lambda: self._desk.keeping.make_room(protect=session), Future())
+        if session and not view.error_code:
+            self._guard(lambda: self._desk.summaries.begin(session), Future())
 
     def _forgotten(self, session: str) -> None:
         for listener in self._listeners:

@@ -13,6 +13,7 @@ from stoker.drivers import session_schema
 from stoker.drivers.session_store import SqliteSessionStore
 from stoker.errors import StorageFailed, Unavailable
 from stoker.events.sessions import Session, Settings, Turn
+from stoker.units import Bytes
 
 UID = 1000
 SECRET = "sesame-open-4711"
@@ -215,11 +216,55 @@ def test_steps_run_once_and_a_failed_one_leaves_the_version_before_it() -> None:
     assert con.execute("SELECT x, y FROM a").fetchall() == [(1, 5)]
 
 
+def test_a_file_of_the_first_version_gets_summaries_and_keeps_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    con = sqlite3.connect(path, isolation_level=None)
+    assert session_schema.migrate(con, session_schema.STEPS[:1]) == 1
+    con.execute(
+        "INSERT INTO sessions (id, uid, created_s, used_s, ttl_s, window_turns, window_tokens, "
+        "next_turn, turns, own_bytes, size_bytes, model, title, system) "
+        "VALUES ('a', 1000, 1.0, 2.0, 0.0, 5, 0, 2, 1, 513, 770, '', 't', '')"
+    )
+    con.execute(
+        "INSERT INTO turns VALUES ('a', 1000, 1, 'done', 257, 0, 1, 1, 0, 1.0, 2.0, 'stop', '', "
+        "'q', '')"
+    )
+    con.close()
+    store = SqliteSessionStore(path)
+    store.open()
+    found = store.get("a", UID)
+    assert found == Session("a", UID, Settings("t"), 1.0, 2.0, 1, 0, Bytes(770), "", 0)
+    assert [turn.question for turn in store.turns("a", UID, 0, 9)] == ["q"]
+    assert store.summarize(found, "short", 1)
+    again = store.get("a", UID)
+    assert again is not None
+    assert (again.summary, again.summary_upto, again.size_bytes) == ("short", 1, 775)
+    store.close()
+    assert not (tmp_path / "s.db.broken").exists()
+
+
+def test_a_summary_that_was_replaced_or_deleted_is_in_no_file(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.db")
+    for number, text in enumerate(("first " + SECRET, "second"), 1):
+        seen = store.get("a", UID)
+        assert seen is not None
+        assert store.summarize(seen, text, number)
+        store.checkpoint()
+        assert (SECRET.encode() in everything(tmp_path)) is (number == 1)
+    assert b"second" in everything(tmp_path)
+    store.delete("a", UID)
+    store.checkpoint()
+    assert b"second" not in everything(tmp_path)
+    store.close()
+
+
 def test_every_statement_on_kept_text_names_the_owner(root: Path) -> None:
     """Those for the house name none: everyone, holdings, settle, shift."""
     source = (root / "daemon/stoker/drivers/session_store.py").read_text()
     for name in ("get", "of_user", "configure", "turns", "answered", "begin_turn", "finish_turn",
-                 "drop_turn", "trim", "fork", "delete"):  # fmt: skip
+                 "drop_turn", "trim", "fork", "delete", "between", "summarize"):  # fmt: skip
         body = source.split(f"def {name}(")[1].split("\n    def ")[0]
-        body = body.replace("_turns(", "uid = ?") if name in ("turns", "answered") else body
+        body = (
+            body.replace("_turns(", "uid = ?") if name in ("turns", "answered", "between") else body
+        )
         assert "uid = ?" in body, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,54 @@ def test_a_session_is_read_back_as_it_was_made(store: SessionStore) -> None:
     assert found is not None
     assert (found.settings, found.created_s, found.used_s, found.turns) == (SETTINGS, 10.0, 10.0, 0)
     assert found.size_bytes == conversation.session_bytes(SETTINGS)
+
+
+def test_a_summary_is_kept_counted_and_copied(store: SessionStore) -> None:
+    make(store)
+    seen = store.get("a", ALICE)
+    assert seen is not None
+    assert store.summarize(seen, "kürzer", 2)
+    store.configure("a", ALICE, SETTINGS)
+    answer(store)
+    assert store.fork("a", ALICE, "b", 30.0)
+    for key in ("a", "b"):
+        found = store.get(key, ALICE)
+        assert found is not None
+        assert (found.summary, found.summary_upto) == ("kürzer", 2)
+        own = conversation.session_bytes(SETTINGS) + 7
+        assert found.size_bytes == own + conversation.turn_bytes("why?", "so")
+
+
+def test_a_summary_of_what_is_no_more_is_not_kept(store: SessionStore) -> None:
+    make(store)
+    first = store.get("a", ALICE)
+    assert first is not None
+    assert not store.summarize(replace(first, uid=BOB), "x", 1)
+    assert store.summarize(first, "x", 1)
+    assert not store.summarize(first, "older", 1)
+    seen = store.get("a", ALICE)
+    assert seen is not None
+    for _ in range(3):
+        answer(store)
+    store.trim("a", ALICE, 1)
+    assert not store.summarize(seen, "y", 2)
+    found = store.get("a", ALICE)
+    assert found is not None
+    assert found.summary == "x"
+
+
+def test_answered_turns_between_two_numbers(store: SessionStore) -> None:
+    make(store)
+    for code, text in (("", "a"), ("", "b"), ("failed", ""), ("cancelled", "d"), ("", "e")):
+        answer(store, text, code=code)
+    for after, below, limit, numbers in (
+        (0, 9, 9, [1, 2, 4, 5]),
+        (1, 5, 9, [2, 4]),
+        (0, 9, 1, [1]),
+    ):
+        found = store.between("a", ALICE, after, below, limit)
+        assert [turn.number for turn in found] == numbers
+    assert store.between("a", BOB, 0, 9, 9) == ()
 
 
 def test_a_turn_is_written_in_two_steps(store: SessionStore) -> None:

@@ -28,10 +28,11 @@ class HandInference:
 
     def __init__(self) -> None:
         self.asks: list[Ask] = []
+        self.given: list[tuple[Delivery, Owner]] = []
         self.cancelled: list[str] = []
         self.forgotten: list[tuple[int, str]] = []
         self.context_tokens = 0
-        self._futures: list[Future[JobView]] = []
+        self.futures: list[Future[JobView]] = []
         self._listener = InferenceListener()
 
     def listen(self, listener: InferenceListener) -> None:
@@ -44,8 +45,9 @@ class HandInference:
         if fd >= 0:
             os.close(fd)
         self.asks.append(ask)
-        self._futures.append(Future())
-        return self._futures[-1]
+        self.given.append((delivery, owner))
+        self.futures.append(Future())
+        return self.futures[-1]
 
     def cancel(self, job: str, reason: str) -> Future[bool]:
         self.cancelled.append(job)
@@ -58,12 +60,12 @@ class HandInference:
         self._listener.saved(saved)
 
     def accept(self) -> str:
-        job = f"job{len(self._futures)}"
-        self._futures[-1].set_result(JobView(job, ALICE, "queued"))
+        job = f"job{len(self.futures)}"
+        self.futures[-1].set_result(JobView(job, ALICE, "queued"))
         return job
 
     def refuse(self, error: errors.StokerError) -> None:
-        self._futures[-1].set_exception(error)
+        self.futures[-1].set_exception(error)
 
     def end(self, job: str, text: str = "answer", code: str = "") -> None:
         state = "failed" if code else "done"
