@@ -171,10 +171,10 @@ class FakeInference:
             job.view = replace(
                 job.view, state="failed", finish_reason="", error_code=error, error_message=message
             )
+        self._tell_finished(job)  # before its reader, as the real one
         self._write(job, last)
         if job.fd >= 0:
             os.close(job.fd)
-        self._tell_finished(job)
         job.done.set_result(job.view)
         self._count(-1)
         threading.Timer(self._keep_s, self._forget, (job.view.id,)).start()
