@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from stoker_ota.core.bundle import CATALOG
+from stoker_ota.drivers import write_errors
 from stoker_ota.drivers.files import SourceFile
 from stoker_ota.errors import (
     Cancelled,
     FileUnreadable,
-    NoSpace,
-    StorageFailed,
     TooLarge,
     Unavailable,
 )
@@ -26,7 +25,6 @@ from stoker_ota.ports.files import Progress
 SCHEME: Final = "file:"
 SYNC_BYTES: Final = 32 << 20
 _CHUNK: Final = 1 << 20
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 
 
 class BundleSource:
@@ -114,5 +112,4 @@ def append(
         finally:
             os.close(fd)
     except OSError as error:
-        message = f"cannot write {part}: {error.strerror}"
-        raise (NoSpace if error.errno in _FULL else StorageFailed)(message) from error
+        raise write_errors.typed("write", part, error) from error

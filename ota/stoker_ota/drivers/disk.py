@@ -7,7 +7,6 @@ may mark dirty pages clean after EIO): nothing is ever retried on the same file.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -16,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from stoker_ota.errors import FileUnreadable, NoSpace, StorageFailed
+from stoker_ota.drivers import write_errors
+from stoker_ota.errors import FileUnreadable
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHUNK: Final = 1 << 20
 
 
@@ -113,15 +112,12 @@ class RealDisk:
         return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
     def sha256(self, path: str) -> str:
-        digest = hashlib.sha256()
         try:
             with (self.root / path).open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
+                return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
-        return digest.hexdigest()
 
     def seal(self, path: str) -> None:
         with _typed("seal", path):
@@ -154,7 +150,4 @@ def _typed(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot {verb} {path}: {error.strerror}"
-        if error.errno in _FULL:
-            raise NoSpace(message, hint="make room; the update waits") from error
-        raise StorageFailed(message) from error
+        raise write_errors.typed(verb, path, error, hint="make room; the update waits") from error

@@ -6,7 +6,6 @@ nothing is ever written into a file that somebody may have mapped.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import stat
@@ -14,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from stoker_ota.errors import FileUnreadable, InvalidRequest, NoSpace, OtaError, StorageFailed
+from stoker_ota.drivers import write_errors
+from stoker_ota.errors import FileUnreadable, InvalidRequest, OtaError
 from stoker_ota.units import MIB
 
 SYNC_BYTES: Final = 32 * MIB
 """Sync so often inside a big file: an SD card must not collect gigabytes of dirty pages."""
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class SourceFile:
@@ -172,7 +171,5 @@ class PartFile:
         self.close()
 
     def _failed(self, verb: str, error: OSError) -> NoReturn:
-        message = f"cannot {verb} {self.path}: {error.strerror}"
-        if error.errno in _FULL:
-            raise NoSpace(message, hint="make room and try again") from error
-        raise StorageFailed(message) from error
+        hint = "make room and try again"
+        raise write_errors.typed(verb, self.path, error, hint=hint) from error

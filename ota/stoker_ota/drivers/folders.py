@@ -11,9 +11,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from stoker_ota.errors import FileUnreadable, InvalidRequest, NoSpace, StorageFailed
+from stoker_ota.drivers import write_errors
+from stoker_ota.errors import FileUnreadable, InvalidRequest
 
-_FULL: Final = (28, 122)  # ENOSPC, EDQUOT
 _CHUNK: Final = 1 << 20
 MAX_READ_BYTES: Final = 8 << 20
 
@@ -40,7 +40,7 @@ def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
     except FileExistsError as error:
         raise InvalidRequest(f"cannot write {path}: it exists already") from error
     except OSError as error:
-        raise _failed(path, error) from error
+        raise write_errors.typed("write", path, error) from error
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
@@ -48,7 +48,7 @@ def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise _failed(path, error) from error
+        raise write_errors.typed("write", path, error) from error
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -59,20 +59,17 @@ def replace(path: Path, data: bytes) -> None:
     try:
         making.replace(path)
     except OSError as error:
-        raise _failed(path, error) from error
+        raise write_errors.typed("write", path, error) from error
 
 
 def measure(path: Path) -> tuple[int, str]:
     """Bytes and hex SHA-256 of a file. FileUnreadable."""
-    digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return file.tell(), digest
     except OSError as error:
         raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
-    return size, digest.hexdigest()
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -92,9 +89,4 @@ def link_or_copy(source: Path, target: Path) -> None:
         making.replace(target)
     except OSError as error:
         making.unlink(missing_ok=True)
-        raise _failed(target, error) from error
-
-
-def _failed(path: Path, error: OSError) -> NoSpace | StorageFailed:
-    message = f"cannot write {path}: {error.strerror}"
-    return NoSpace(message) if error.errno in _FULL else StorageFailed(message)
+        raise write_errors.typed("write", target, error) from error
