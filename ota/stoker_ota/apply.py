@@ -17,7 +17,6 @@ from stoker_ota.drivers.files import PartFile, SourceFile
 from stoker_ota.errors import NoMemory, OtaError, ResultHash
 from stoker_ota.services import delta_apply
 from stoker_ota.services.whole_file import content
-from stoker_ota.units import MIB
 
 EVERY_S: Final = 0.2
 SUFFIX: Final = ".part"
@@ -70,11 +69,6 @@ class _Progress:
 def _say(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
-
-
-def memory_for(window_bytes: int = MIB) -> int:
-    """What the process needs for windows of this size."""
-    return limits.enough_bytes(window_bytes)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ a line at the end; that is no damage, everything before it still proves itself.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -53,7 +52,3 @@ def read(data: bytes, start: str = START) -> History:
         records.append({key: item for key, item in value.items() if key != "after"})
         at = end + 1
     return History(tuple(records), tip, whole, at)
-
-
-def show(record: Mapping[str, object]) -> str:
-    return json.dumps(record, sort_keys=True)

@@ -197,28 +197,24 @@ _BEFORE_ACTIVATION: Final = (
     Phase.APPLYING, Phase.VERIFYING, Phase.STAGED,
 )  # fmt: skip
 
+_WAITING: Final[Mapping[What, Move]] = {
+    What.ALLOWED: _PREFLIGHT,
+    What.NOT_YET: _wait(Phase.WAIT_WINDOW, Do.WAIT),
+    What.OFFERED: _take_newer,
+    What.CANCELLED: _cancel,
+    What.ERROR: _fail,
+    What.RESTARTED: _EVALUATE,
+}
+"""Nothing is fetched yet: the draw and inhibitors say when."""
+
 _ROWS: Final[Mapping[Phase, Mapping[What, Move]]] = {
     Phase.IDLE: {
         What.OFFERED: _take,
         What.GO_BACK: _return,
         What.RESTARTED: _again(Do.CLEAN),
     },
-    Phase.OFFERED: {
-        What.ALLOWED: _PREFLIGHT,
-        What.NOT_YET: _wait(Phase.WAIT_WINDOW, Do.WAIT),
-        What.OFFERED: _take_newer,
-        What.CANCELLED: _cancel,
-        What.ERROR: _fail,
-        What.RESTARTED: _EVALUATE,
-    },
-    Phase.WAIT_WINDOW: {
-        What.ALLOWED: _PREFLIGHT,
-        What.NOT_YET: _wait(Phase.WAIT_WINDOW, Do.WAIT),
-        What.OFFERED: _take_newer,
-        What.CANCELLED: _cancel,
-        What.ERROR: _fail,
-        What.RESTARTED: _EVALUATE,
-    },
+    Phase.OFFERED: _WAITING,
+    Phase.WAIT_WINDOW: _WAITING,
     Phase.PREFLIGHT: {
         What.DONE: _go(Phase.FETCHING, Do.FETCH),
         What.NO_SPACE: _NO_SPACE,
