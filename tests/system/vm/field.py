@@ -47,16 +47,6 @@ class Field:
         expect(bool(json.loads(done.out)["data"][0].strip()), "the answer is empty")
         return done
 
-    def talk(self, line: str, title: str = "field test") -> int:
-        """One more turn of a conversation that the agent keeps; how many it has now."""
-        words = ["stokerctl", "chat", "--session", title, "--max-tokens", "16"]
-        talked = self.guest.run(words, user=USER, stdin=f"{line}\n", timeout_s=ANSWER_S)
-        talked.must("talk in a kept conversation")
-        listed = self.guest.run(["stokerctl", "--json", "sessions"], user=USER).must("list it")
-        turns = [item["turns"] for item in json.loads(listed.out) if item["title"] == title]
-        expect(len(turns) == 1, f"conversations of this title: {len(turns)}")
-        return int(turns[0])
-
     def status(self) -> dict[str, Any]:
         done = self.call("Agent1", "Status").must("ask for the status")
         return {key: value["data"] for key, value in json.loads(done.out)["data"][0].items()}
