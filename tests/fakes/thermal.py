@@ -18,6 +18,7 @@ from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.services.thermal import ThermalPorts, ThermalService
 from stoker.units import Seconds
 
+TOP_KHZ = 1_500_000  # what the simulated Pi 4 runs at when it is cool
 BOARDS = Path(__file__).resolve().parents[2] / "policies" / "boards"
 
 

@@ -99,6 +99,19 @@ def stokerd(
             assert not runner.is_running() or runner.status() == psutil.STATUS_ZOMBIE
 
 
+@contextlib.contextmanager
+def echoes(bus: PrivateBus, home: Path, env: dict[str, str]) -> Iterator[Callable[[str], Stokerd]]:
+    """Starts a stokerd with the echo engine on each configuration it is given."""
+    with contextlib.ExitStack() as running:
+
+        def begin(config: str) -> Stokerd:
+            daemon = running.enter_context(stokerd(bus, home, env, "--engine=echo", config=config))
+            daemon.wait_ready()
+            return daemon
+
+        yield begin
+
+
 class Stream:
     """A job's pipe, read line by line with a limit."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gi.repository import GLib
-from tests.integration.stokerd_rig import Stokerd, Stream, stokerd, until
+from tests.integration.stokerd_rig import Stokerd, Stream, echoes, until
 
 from stoker import errors
 from stoker.api import contract
@@ -24,7 +24,6 @@ Start = Callable[..., Stokerd]
 @pytest.fixture
 def start(private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]) -> Iterator[Start]:
     """stokerd with models "a" (default) and "b", called "bee" too; lines for [swap]."""
-    running = []
 
     def begin(swap: str = "") -> Stokerd:
         models = ""
@@ -33,15 +32,10 @@ def start(private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]) ->
             file.write_bytes(b"not a model")
             models += f'[models.{name}]\npath = "{file}"\n{more}'
         config = f'[models]\ndefault = "a"\n{models}[swap]\n{swap}'
-        manager = stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=config)
-        daemon = manager.__enter__()
-        running.append(manager)
-        daemon.wait_ready()
-        return daemon
+        return daemon_on(config)
 
-    yield begin
-    for manager in running:
-        manager.__exit__(None, None, None)
+    with echoes(private_bus, tmp_path, child_env) as daemon_on:
+        yield begin
 
 
 def select(daemon: Stokerd, name: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ import pytest
 from gi.repository import GLib
 from tests.fakes.update_bundles import Operator, copy
 from tests.integration import update_rig as rig
-from tests.integration.stokerd_rig import Stokerd, Stream, stokerd, until
+from tests.integration.stokerd_rig import Stokerd, Stream, echoes, until
 
 from stoker import errors
 from stoker.api import contract
@@ -45,19 +45,12 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 def start(
     private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str], operator: Operator
 ) -> Iterator[rig.Start]:
-    running = []
 
     def begin(**updates: object) -> Stokerd:
-        text = rig.config(operator.home / "v1", operator, **updates)
-        manager = stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
-        daemon = manager.__enter__()
-        running.append(manager)
-        daemon.wait_ready()
-        return daemon
+        return daemon_on(rig.config(operator.home / "v1", operator, **updates))
 
-    yield begin
-    for manager in running:
-        manager.__exit__(None, None, None)
+    with echoes(private_bus, tmp_path, child_env) as daemon_on:
+        yield begin
 
 
 def content(daemon: Stokerd) -> bytes:

@@ -39,6 +39,17 @@ def change(rig: Rig) -> None:
     prove(rig, rig.runner)
 
 
+def lose_the_other(rig: Rig, *, signal: int) -> None:
+    """The old runner was closed, the other model's dies while it loads, the old one is back."""
+    rig.runner.die(status=0)
+    rig.turn()
+    rig.runner.greet()
+    rig.turn()
+    rig.runner.die(signal=signal)
+    rig.turn()
+    rig.make_ready()
+
+
 def test_by_default_a_request_cannot_change_the_model() -> None:
     rig = started()
     for name in ("b", "bee"):
@@ -99,13 +110,7 @@ def test_on_demand_gives_the_loaded_model_its_time_first() -> None:
 def test_a_job_whose_model_fails_to_come_is_told_so() -> None:
     rig = started(policy="when-idle")
     asked = ask(rig, "b")
-    rig.runner.die(status=0)
-    rig.turn()
-    rig.runner.greet()
-    rig.turn()
-    rig.runner.die(signal=6)
-    rig.turn()
-    rig.make_ready()
+    lose_the_other(rig, signal=6)
     assert asked.records()[-1]["error"]["code"] == "model-unavailable"
     again = ask(rig, "b")
     with pytest.raises(errors.ModelUnavailable, match="set aside"):
@@ -237,13 +242,7 @@ def test_a_job_that_cannot_live_until_the_model_is_there_is_told_when_it_will_be
 def test_a_kill_from_outside_ends_the_jobs_that_wait_and_is_not_tried_for_ever() -> None:
     rig = started(policy="when-idle")
     asked = ask(rig, "b")
-    rig.runner.die(status=0)
-    rig.turn()
-    rig.runner.greet()
-    rig.turn()
-    rig.runner.die(signal=9)
-    rig.turn()
-    rig.make_ready()
+    lose_the_other(rig, signal=9)
     assert asked.records()[-1]["error"]["code"] == "model-unavailable"
     assert rig.loop.snapshot.model == "a"
     assert not rig.loop.runners.swap.active

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.fakes.thermal import Rig, preset
+from tests.fakes.thermal import TOP_KHZ, Rig, preset
 
 from stoker.config.schema import ThermalConfig
 from stoker.errors import Unavailable
@@ -18,22 +18,6 @@ from stoker.events.thermal import Sensor, ThermalSnapshot
 from stoker.ports.doors import ThermalListener
 from stoker.services.thermal import ThermalService
 from stoker.units import Celsius, Seconds
-
-TOP = 1_500_000
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
-
-
-@pytest.fixture
-def hot(rig: Rig) -> Rig:
-    """Capped and settled at the wall."""
-    rig.warm_to(78.0)
-    rig.run(60)
-    assert rig.limit_khz() < TOP
-    return rig
 
 
 def test_a_cool_board_is_not_touched(rig: Rig) -> None:
@@ -66,7 +50,7 @@ def test_only_steps_of_the_table_are_written_and_never_twice_in_a_row(hot: Rig) 
 
 def test_cooling_down_releases_the_cap_and_the_journal(hot: Rig) -> None:
     hot.run(120, load=0.0)
-    assert hot.limit_khz() == TOP
+    assert hot.limit_khz() == TOP_KHZ
     assert hot.service.snapshot().cap_khz == {}
     assert hot.journal.load() == ()
 
@@ -130,9 +114,9 @@ def test_a_hotplugged_policy_is_found_again_and_capped_again(hot: Rig) -> None:
     assert hot.service.details().policies == ()
     assert hot.service.snapshot().state == "watching"
     (hot.board.root / "away").rename(directory)
-    hot.write_limit(TOP)
+    hot.write_limit(TOP_KHZ)
     hot.run(90.0)
-    assert hot.limit_khz() < TOP
+    assert hot.limit_khz() < TOP_KHZ
 
 
 def test_a_read_only_tree_is_watched_and_tried_again_only_rarely(rig: Rig) -> None:
@@ -157,7 +141,7 @@ def test_a_read_only_tree_is_watched_and_tried_again_only_rarely(rig: Rig) -> No
 
 def test_a_foreign_writer_is_reported_and_not_fought_in_a_tight_loop(hot: Rig) -> None:
     before = len(hot.files.writes)
-    hot.run(20.0, each=lambda: hot.write_limit(TOP))
+    hot.run(20.0, each=lambda: hot.write_limit(TOP_KHZ))
     assert "another program" in hot.service.snapshot().reason
     assert 1 <= len(hot.files.writes) - before <= 21
 
@@ -300,10 +284,10 @@ def test_a_second_writer_is_told_once_an_episode(
     hot: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "stoker"):
-        hot.run(20.0, each=lambda: hot.write_limit(TOP))
+        hot.run(20.0, each=lambda: hot.write_limit(TOP_KHZ))
         assert caplog.text.count("another program set policy0 to 1500000 kHz") == 1
         hot.run(70.0)
-        hot.run(5.0, each=lambda: hot.write_limit(TOP))
+        hot.run(5.0, each=lambda: hot.write_limit(TOP_KHZ))
     assert caplog.text.count("another program set policy0") == 2
 
 

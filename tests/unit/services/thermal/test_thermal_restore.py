@@ -6,28 +6,12 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.fakes.thermal import Rig
+from tests.fakes.thermal import TOP_KHZ, Rig
 
 from stoker.config.schema import ThermalConfig
 from stoker.events.thermal import CapRecord
 from stoker.services.thermal import restore_caps
 from stoker.units import KiloHertz
-
-TOP = 1_500_000
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
-
-
-@pytest.fixture
-def hot(rig: Rig) -> Rig:
-    """Capped and settled at the wall."""
-    rig.warm_to(78.0)
-    rig.run(60)
-    assert rig.limit_khz() < TOP
-    return rig
 
 
 def test_the_journal_is_there_before_the_first_write(rig: Rig) -> None:
@@ -42,7 +26,7 @@ def test_the_journal_is_there_before_the_first_write(rig: Rig) -> None:
     rig.warm_to(78.0)
     rig.run(60)
     assert seen
-    assert [(r.original_khz, r.boot_id) for r in seen[0]] == [(TOP, "this-boot")]
+    assert [(r.original_khz, r.boot_id) for r in seen[0]] == [(TOP_KHZ, "this-boot")]
 
 
 def test_without_a_journal_no_cap_is_written(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +43,7 @@ def test_without_a_journal_no_cap_is_written(rig: Rig, monkeypatch: pytest.Monke
 
 def test_stop_gives_the_original_back_and_clears_the_journal(hot: Rig) -> None:
     hot.service.stop()
-    assert hot.limit_khz() == TOP
+    assert hot.limit_khz() == TOP_KHZ
     assert hot.journal.load() == ()
     hot.service.stop()
 
@@ -68,7 +52,7 @@ def test_the_next_start_undoes_what_a_killed_daemon_left(hot: Rig) -> None:
     service = hot.new_service(ThermalConfig(enabled=False))
     service.start()
     service.stop()
-    assert hot.limit_khz() == TOP
+    assert hot.limit_khz() == TOP_KHZ
 
 
 def test_restore_leaves_a_foreign_value_alone(hot: Rig) -> None:
@@ -84,7 +68,7 @@ def test_restore_puts_a_lower_foreign_value_back(hot: Rig) -> None:
 
 
 def test_restore_ignores_a_journal_of_another_boot(rig: Rig) -> None:
-    rig.journal.write([CapRecord("policy0", KiloHertz(TOP), KiloHertz(900_000), "old-boot")])
+    rig.journal.write([CapRecord("policy0", KiloHertz(TOP_KHZ), KiloHertz(900_000), "old-boot")])
     rig.write_limit(900_000)
     assert restore_caps(rig.ports) == ()
     assert rig.limit_khz() == 900_000

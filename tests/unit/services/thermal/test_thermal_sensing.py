@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.fakes.thermal import FaultyFiles, Rig
+from tests.fakes.thermal import TOP_KHZ, FaultyFiles, Rig
 
 from stoker.core.thermal_plan import GRANT
 from stoker.drivers.firmware_flags import SysfsFirmware
@@ -21,21 +21,7 @@ from stoker.events.heat_finds import Finding, Found, PowerMeter, PowerReading
 from stoker.services.thermal import ThermalService
 from stoker.units import Seconds, Watts
 
-TOP = 1_500_000
 TEMP = "thermal_zone0/temp"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
-
-
-@pytest.fixture
-def hot(rig: Rig) -> Rig:
-    rig.warm_to(78.0)
-    rig.run(60)
-    assert rig.limit_khz() < TOP
-    return rig
 
 
 @pytest.mark.parametrize("name", ["EAGAIN", "ENODATA", "EIO", "ETIMEDOUT"])
@@ -171,12 +157,12 @@ def test_a_cap_that_a_sleep_undid_is_written_again_and_nobody_is_blamed(rig: Rig
     rig.run(60)
     before = rig.limit_khz()
     slept.seconds = 30.0
-    rig.write_limit(TOP)
+    rig.write_limit(TOP_KHZ)
     rig.run(0.3)
     assert rig.limit_khz() <= before + 100_000
     assert "another program" not in rig.service.snapshot().reason
     rig.service.stop()
-    assert rig.limit_khz() == TOP
+    assert rig.limit_khz() == TOP_KHZ
 
 
 def test_a_stop_outlives_a_sleep_until_it_is_proven_cool(rig: Rig) -> None:
@@ -218,7 +204,7 @@ def test_while_the_firmware_throttles_nothing_rises_and_it_is_said(rig: Rig) -> 
     assert "firmware" in snapshot.reason
     path.write_text("60000\n")
     rig.run(60.0, load=0.0)
-    assert rig.limit_khz() == TOP
+    assert rig.limit_khz() == TOP_KHZ
 
 
 @pytest.mark.parametrize("name", ["EIO", "ENOENT", "ETIMEDOUT"])
