@@ -44,13 +44,15 @@ from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
+from stoker.metrics_parts import build_metrics
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
-from stoker.ports.system import Authority, Clock, Standings
+from stoker.ports.system import Authority, Clock, Part, Standings
 from stoker.services import fit_report
 from stoker.services.agent import AgentService
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
+from stoker.services.measures import Measures
 from stoker.services.sessions import SessionService
 from stoker.services.thermal import ThermalService
 from stoker.services.updates import UpdateService
@@ -81,6 +83,7 @@ class Agent:
     updates: UpdateService
     installed: Installed
     simulated: BoardThread | None = None
+    parts: tuple[Part, ...] = ()
     published: Published | None = None
 
     def start(self) -> None:
@@ -101,11 +104,15 @@ class Agent:
             self.sessions,
             self.updates,
         )
+        for part in self.parts:
+            part.start()
         self.notifier.ready()
 
     def stop(self) -> None:
         """Safe after a start that failed half-way."""
         self.notifier.stopping()
+        for part in self.parts:
+            part.stop()
         limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
         if self.published is not None:
             self.published.close()
@@ -151,9 +158,12 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
     updates = build_updates(installed, inference, thermal, board(config).name)
+    measures = Measures(clock)
+    measures.listen_to(inference, thermal)
+    parts = build_metrics(config, measures, inference, thermal, updates, service)
     agent = Agent(
         config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock,
-        updates, installed, simulated,
+        updates, installed, simulated, parts,
     )  # fmt: skip
     return agent
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from stoker.config.addresses import parse_address
 from stoker.events.inference import JobClass
 from stoker.events.prompt import OVERFLOW, SAMPLING_RANGES
 from stoker.getters import Table
@@ -80,6 +81,17 @@ def bus(table: Table, key: str, default: Any) -> object:
     value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
     if value not in ("system", "session") and not re.match(r"[a-z-]+:[^\s]+=", value):
         table.refuse(key, f"{value!r} is not system, session or a D-Bus address")
+    return value
+
+
+def address(table: Table, key: str, default: Any) -> object:
+    """Of a local door, or "" for none."""
+    value = table.text(key, default)
+    if value:
+        try:
+            parse_address(value)
+        except ValueError as error:
+            table.refuse(key, str(error))
     return value
 
 
@@ -256,6 +268,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "sources": folders,
         "retry_s": number(0.1, DAY_S),
     },
+    "metrics": {"listen": address},
     "access": {
         "admin_group": matching(GROUP, "a group's name"),
         "gateway_user": matching(USER, "a user's name"),

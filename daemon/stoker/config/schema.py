@@ -163,6 +163,13 @@ class UpdatesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """For a scraper of Prometheus' kind; see docs/metrics.md."""
+
+    listen: str = ""  # HOST:PORT on loopback, or unix:PATH; "" = off
+
+
+@dataclass(frozen=True, slots=True)
 class AccessConfig:
     admin_group: str = "stoker-admin"
     gateway_user: str = "stoker-gateway"  # may say on_behalf_of_uid; "" = nobody
@@ -194,6 +201,7 @@ class Config:
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     thermal: ThermalConfig = field(default_factory=ThermalConfig)
     updates: UpdatesConfig = field(default_factory=UpdatesConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     users: Mapping[str, QuotaConfig] = field(default_factory=dict)

@@ -81,6 +81,19 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class JobTimes:
+    """How long a job let its caller wait, by stokerd's clock. ``gaps``: between its tokens, as
+    the runner counted them (``runner.gaps``), all in all ``decode_s``.
+    """
+
+    waited_s: Seconds = Seconds(0.0)  # in the queue, until it first ran
+    first_token_s: Seconds | None = None  # since it was accepted; None = it said nothing
+    took_s: Seconds = Seconds(0.0)
+    decode_s: Seconds = Seconds(0.0)
+    gaps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUse:
     """What a loaded model was given, and what it is expected to take. ``gave_way`` says in a
     few words what is less than configured.

@@ -239,7 +239,8 @@ class Delta:
     ``t`` is answer text, ``r`` reasoning, ``p`` (done, total) prompt tokens, ``tools``
     whole calls, ``lp`` {"content": [...]} as in OpenAI's API. ``done`` holds finish_reason
     ("stop" | "length" | "stop-string" | "tool-calls"), usage (with cached_tokens), timings,
-    and omitted_messages, omitted_tokens and shifted_tokens when overflow made something go.
+    gaps (see ``runner.gaps``; callers do not get it), and omitted_messages, omitted_tokens and
+    shifted_tokens when overflow made something go.
     """
 
     job: str

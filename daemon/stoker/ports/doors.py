@@ -16,6 +16,7 @@ from stoker.events.heat_finds import Found
 from stoker.events.inference import (
     Ask,
     Delivery,
+    JobTimes,
     MemoryUse,
     ModelInfo,
     Owner,
@@ -68,6 +69,9 @@ class JobView:
     error_message: str = ""
     tool_calls: str = ""  # JSON list in OpenAI's form
     logprobs: str = ""  # JSON list, one object a token
+    model: str = ""
+    cached_tokens: int = 0  # of the prompt
+    times: JobTimes = JobTimes()
 
 
 @dataclass(frozen=True, slots=True)

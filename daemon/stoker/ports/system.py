@@ -15,6 +15,15 @@ class Clock(Protocol):
     def monotonic_s(self) -> Seconds: ...
 
 
+class Part(Protocol):
+    """Something of its own thread that the agent starts last and stops first."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Safe without a start, and twice."""
+
+
 class Notifier(Protocol):
     """systemd's view of us; does nothing where NOTIFY_SOCKET is unset."""
 

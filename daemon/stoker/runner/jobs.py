@@ -14,6 +14,7 @@ from stoker.errors import StokerError
 from stoker.events.runner import Delta, Generate
 from stoker.runner.composer import Composer
 from stoker.runner.engine import Run
+from stoker.runner.gaps import Gaps
 from stoker.runner.shaping import Shaping, adapters_key
 from stoker.runner.tool_stream import ToolStream
 
@@ -22,7 +23,7 @@ PROGRESS_EVERY_S: Final = 0.5
 
 class Job:
     __slots__ = (
-        "_cached", "_composer", "_context", "_first_s", "_last_s", "_number", "_omitted",
+        "_cached", "_composer", "_context", "_first_s", "_gaps", "_last_s", "_number", "_omitted",
         "_progress_s", "_reported", "_seed", "_started_s", "accepted_s", "adapters", "deadline_s",
         "evaluated", "id", "paused", "prompt", "request", "seq", "shaping", "shareable", "shifted",
         "shifts", "tokens",
@@ -69,6 +70,7 @@ class Job:
             tools=_tools(shaping, request.job),
         )
         self._started_s = self._first_s = self._last_s = 0.0
+        self._gaps = Gaps()
         self._progress_s = now_s
         self._reported = 0
 
@@ -143,7 +145,9 @@ class Job:
 
         None when nothing goes out yet.
         """
-        if not self._first_s:
+        if self._first_s:
+            self._gaps.add(now_s - self._last_s)
+        else:
             self._first_s = now_s
         self._last_s = now_s
         self.tokens.append(token)
@@ -188,6 +192,7 @@ class Job:
                 "finish_reason": reason,
                 "usage": self._usage(),
                 "timings": self._timings(),
+                "gaps": self._gaps.counts(),
                 "seed": self._seed,
                 **self._left_out(),
             },

@@ -14,8 +14,9 @@ from typing import Final
 
 from stoker.config.schema import InferenceConfig
 from stoker.core import records
+from stoker.core.latency import BOUNDS_S
 from stoker.errors import QuotaExceeded, StokerError
-from stoker.events.inference import Ask, Delivery, JobClass, Owner
+from stoker.events.inference import Ask, Delivery, JobClass, JobTimes, Owner
 from stoker.events.prompt import ToolCall
 from stoker.events.runner import Delta
 from stoker.ports.doors import JobView
@@ -24,6 +25,7 @@ from stoker.units import Seconds
 
 NEVER: Final = Seconds(float("inf"))
 MAX_UNREAD: Final = 64  # ended jobs of one user whose streams are still open
+MAX_BUCKETS: Final = len(BOUNDS_S) + 1
 _JOB_BYTES: Final = 4096  # what a remembered job costs beside its text
 _ROOM_AFTER: Final = 7 / 8  # so that not every new result has to sort the old ones
 
@@ -54,9 +56,15 @@ class Job:
     logprobs: list[str] = field(default_factory=list)  # JSON
     kept_bytes: int = 0
     truncated: bool = False
-    streamed: bool = False
+    streamed_s: Seconds = Seconds(0.0)  # when its first word came; 0 = none did
     done: Mapping[str, object] = field(default_factory=dict)
+    gaps: tuple[int, ...] = ()
+    model: str = ""
     error: StokerError | None = None
+
+    @property
+    def streamed(self) -> bool:
+        return bool(self.streamed_s)
 
     @property
     def ended(self) -> bool:
@@ -131,7 +139,9 @@ class JobBook:
     ) -> None:
         """It is over; ``last_line`` tells its reader."""
         job.state = "failed" if error else "done"
-        job.done, job.error, job.ended_s = done, error, now
+        job.done = {key: value for key, value in done.items() if key != "gaps"}
+        job.gaps = _counts(done.get("gaps"))
+        job.error, job.ended_s, job.model = error, now, job.ask.model
         job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
         job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
 
@@ -240,6 +250,9 @@ class JobBook:
             error_message=job.error.message if job.error else "",
             tool_calls=records.tool_calls(job.calls) if job.calls else "",
             logprobs=f"[{','.join(job.logprobs)}]" if job.logprobs else "",
+            model=job.model or job.ask.model,
+            cached_tokens=int(counts.get("cached_tokens", 0)),
+            times=_times(job),
         )
 
     def _keep(self, job: Job, delta: Delta) -> None:
@@ -284,6 +297,26 @@ class JobBook:
             del self._open[job.id]
             self._ended_bytes += _weight(job)
             self._oldest_s = min(self._oldest_s, job.ended_s)
+
+
+def _times(job: Job) -> JobTimes:
+    end_s = job.ended_s or job.created_s
+    timings = job.done.get("timings")
+    decode_ms = timings.get("decode_ms") if isinstance(timings, Mapping) else 0.0
+    return JobTimes(
+        waited_s=Seconds((job.started_s or end_s) - job.created_s),
+        first_token_s=Seconds(job.streamed_s - job.created_s) if job.streamed else None,
+        took_s=Seconds(end_s - job.created_s),
+        decode_s=Seconds(decode_ms / 1e3 if isinstance(decode_ms, int | float) else 0.0),
+        gaps=job.gaps,
+    )
+
+
+def _counts(found: object) -> tuple[int, ...]:
+    """What the runner says is checked: it may be anything."""
+    if not isinstance(found, list) or len(found) > MAX_BUCKETS:
+        return ()
+    return tuple(count for count in found if isinstance(count, int) and count >= 0)
 
 
 def _weight(job: Job) -> int:

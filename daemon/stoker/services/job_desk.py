@@ -171,7 +171,7 @@ class JobDesk:
             self.book.feed(job, delta)
             self.queue.count(job.id, delta)
             if not job.streamed and (delta.t or delta.r or delta.tools or delta.lp):
-                job.streamed = True
+                job.streamed_s = now
                 self.queue.step(scheduler.Streamed(job.id))
             if delta.error is not None:
                 self._end(job, {}, job_errors.of_runner(delta), by_runner=True)

@@ -1,0 +1,42 @@
+"""Wiring of what is counted and shown to scrapers. Loads prometheus-client only when asked to."""
+
+from __future__ import annotations
+
+from stoker.config.schema import Config
+from stoker.errors import Dependency
+from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
+from stoker.ports.system import Part
+from stoker.ports.updates import UpdateDoor
+from stoker.services.measures import Measures
+
+
+def build_metrics(
+    config: Config,
+    measures: Measures,
+    inference: InferenceDoor,
+    thermal: ThermalDoor,
+    updates: UpdateDoor,
+    agent: AgentDoor,
+) -> tuple[Part, ...]:
+    """The scraper's door, or nothing. Raises Unavailable, Dependency."""
+    if not config.metrics.listen:
+        return ()
+    try:
+        from stoker.api.metrics import Collector, Looks
+        from stoker.api.metrics_server import MetricsServer
+    except ImportError as error:
+        raise Dependency(
+            f"cannot serve metrics: {error}",
+            hint='install python3-prometheus-client, or set [metrics] listen to ""',
+        ) from error
+    from stoker.config.addresses import parse_address
+
+    looks = Looks(
+        counted=measures.counted,
+        inference=inference.snapshot,
+        thermal=thermal.snapshot,
+        updates=updates.snapshot,
+        cpu_share=agent.cpu_share,
+        uptime_s=agent.uptime_s,
+    )
+    return (MetricsServer(parse_address(config.metrics.listen), Collector(looks, {})),)
