@@ -1,16 +1,8 @@
-"""The tables of sessions.db, as numbered steps: step N takes a file from version N-1 to N.
-
-``user_version`` of the file counts the steps done. A step that was released is never
-changed: a new one is added behind it. Each runs in one transaction with its number.
-"""
+"""The tables of sessions.db, as numbered steps for ``sqlite_file.migrate``."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
 from typing import Final
-
-from stoker.errors import Unavailable
 
 # The owner is part of the key, so that no statement can reach a turn without it. Small
 # columns stand first: reading them leaves the pages with long text alone.
@@ -63,29 +55,3 @@ _SUMMARY: Final = (
 )
 
 STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SUMMARY)
-
-
-def migrate(con: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> int:
-    """Bring the file to the newest version; how many steps that took.
-
-    Unavailable when a newer Stoker wrote it: it is left as it is. sqlite3.Error of a
-    step leaves the file at the version before that step.
-    """
-    version = int(con.execute("PRAGMA user_version").fetchone()[0])
-    if version > len(steps):
-        raise Unavailable(
-            f"cannot use stored sessions: version {version} is newer than ours, {len(steps)}",
-            hint="install the newer stoker again, or move sessions.db away",
-        )
-    for number, step in enumerate(steps[version:], version + 1):
-        con.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in step:
-                con.execute(statement)
-            con.execute(f"PRAGMA user_version = {number}")
-            con.execute("COMMIT")
-        except BaseException:
-            if con.in_transaction:
-                con.execute("ROLLBACK")
-            raise
-    return len(steps) - version

@@ -1,7 +1,7 @@
 """Conversations in SQLite: the statements, each with its owner in it.
 
 It decides nothing (what is trimmed is core.conversation's word) and opens nothing
-(``session_file``). One thread only.
+(``sqlite_file``). One thread only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from stoker.core import conversation
-from stoker.drivers.session_file import SessionFile
+from stoker.drivers.session_schema import STEPS
+from stoker.drivers.sqlite_file import SqliteFile
 from stoker.events.sessions import FAILED, OPEN, Holding, Session, Settings, Turn
 from stoker.units import Bytes, Seconds
 
@@ -32,7 +33,7 @@ class SqliteSessionStore:
     """Port ``SessionStore``."""
 
     def __init__(self, path: Path, *, max_pages: int = 0) -> None:
-        self.file = SessionFile(path, max_pages=max_pages)
+        self.file = SqliteFile(path, "stored sessions", STEPS, max_pages=max_pages)
 
     def open(self) -> None:
         self.file.open()

@@ -230,7 +230,7 @@ def test_folders_are_closed_whatever_happens(rig: Rig) -> None:
     assert rig.service.inspect(os.open("/", os.O_RDONLY)).result(5)[0].name == "chat"
     rig.steps += rig.phases("committed", "idle")
     rig.end(rig.install())
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before  # others may close theirs
 
 
 def test_switched_off_and_without_sources_it_says_so() -> None:

@@ -1,6 +1,6 @@
-"""The file sessions.db: opened, checked, set aside when broken, its errors made ours.
+"""A SQLite file of ours: opened, migrated, checked, set aside when broken, its errors made ours.
 
-SQLite in WAL mode. It knows no table; ``session_store`` does. One thread only.
+WAL mode. It knows no table; the stores do (``session_store``, ``history_store``). One thread only.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import contextlib
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from stoker.drivers import session_schema
-from stoker.errors import InternalError, StokerError, StorageFailed
+from stoker.errors import InternalError, StokerError, StorageFailed, Unavailable
 
 _log = logging.getLogger(__name__)
 _BUSY_MS: Final = 5000
@@ -29,12 +28,18 @@ _DISK: Final = (
 )
 
 
-class SessionFile:
+Steps = Sequence[Sequence[str]]
+"""Step N takes a file from version N-1 to N (``user_version``), in one transaction. A step that was
+released is never changed: a new one is added behind it."""
+
+
+class SqliteFile:
     """A connection that survives its file: ``open`` after trouble begins anew."""
 
-    def __init__(self, path: Path, *, max_pages: int = 0) -> None:
-        """``max_pages`` of 4 KiB: the file never grows beyond (0 = no bound)."""
-        self.path = path
+    def __init__(self, path: Path, what: str, steps: Steps, *, max_pages: int = 0) -> None:
+        """``what`` is in it, for messages. ``max_pages`` of 4 KiB: the file never grows beyond
+        (0 = no bound)."""
+        self.path, self._what, self._steps = path, what, steps
         self._max_pages = max_pages
         self._con: sqlite3.Connection | None = None
         self._durable: bool | None = None
@@ -119,10 +124,10 @@ class SessionFile:
                 con.execute(f"PRAGMA max_page_count = {self._max_pages}")
             found = con.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if found == "ok" and con.execute("PRAGMA foreign_key_check").fetchone():
-                found = "a turn without its session"
+                found = "a row without the one it belongs to"
             if found != "ok":
                 raise _corrupt(found)
-            session_schema.migrate(con)
+            migrate(con, self._steps, self._what)
         except BaseException:
             con.close()
             raise
@@ -156,15 +161,41 @@ class SessionFile:
         if code in _BROKEN:
             # The next call opens, checks and sets it aside.
             self.close()
-            return InternalError(f"cannot {verb} stored sessions: {error}", hint="try again")
+            return InternalError(f"cannot {verb} {self._what}: {error}", hint="try again")
         if isinstance(error, OSError) or code in _DISK:
             full = code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) == 28
             return StorageFailed(
-                f"cannot {verb} stored sessions: {error}",
+                f"cannot {verb} {self._what}: {error}",
                 hint="free some space" if full else f"look at {self.path.parent}",
                 details={"full": full},
             )
-        return InternalError(f"cannot {verb} stored sessions: {error}")
+        return InternalError(f"cannot {verb} {self._what}: {error}")
+
+
+def migrate(con: sqlite3.Connection, steps: Steps, what: str) -> int:
+    """Bring the file to the newest version; how many steps that took.
+
+    Unavailable when a newer Stoker wrote it: it is left as it is. sqlite3.Error of a
+    step leaves the file at the version before that step.
+    """
+    version = int(con.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(steps):
+        raise Unavailable(
+            f"cannot use {what}: version {version} is newer than ours, {len(steps)}",
+            hint="install the newer stoker again, or move the file away",
+        )
+    for number, step in enumerate(steps[version:], version + 1):
+        con.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in step:
+                con.execute(statement)
+            con.execute(f"PRAGMA user_version = {number}")
+            con.execute("COMMIT")
+        except BaseException:
+            if con.in_transaction:
+                con.execute("ROLLBACK")
+            raise
+    return len(steps) - version
 
 
 def _primary(error: Exception) -> int:

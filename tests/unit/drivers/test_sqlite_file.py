@@ -11,6 +11,7 @@ import pytest
 from stoker.core import conversation
 from stoker.drivers import session_schema
 from stoker.drivers.session_store import SqliteSessionStore
+from stoker.drivers.sqlite_file import migrate
 from stoker.errors import StorageFailed, Unavailable
 from stoker.events.sessions import Session, Settings, Turn
 from stoker.units import Bytes
@@ -206,20 +207,20 @@ def test_steps_run_once_and_a_failed_one_leaves_the_version_before_it() -> None:
     con = sqlite3.connect(":memory:", isolation_level=None)
     first = ("CREATE TABLE a (x INTEGER)",)
     second = ("ALTER TABLE a ADD COLUMN y INTEGER DEFAULT 5", "INSERT INTO a (x) VALUES (1)")
-    assert session_schema.migrate(con, [first]) == 1
-    assert session_schema.migrate(con, [first]) == 0
+    assert migrate(con, [first], "x") == 1
+    assert migrate(con, [first], "x") == 0
     with pytest.raises(sqlite3.Error):
-        session_schema.migrate(con, [first, (*second, "nonsense")])
+        migrate(con, [first, (*second, "nonsense")], "x")
     assert con.execute("PRAGMA user_version").fetchone() == (1,)
     assert con.execute("SELECT * FROM a").fetchall() == []
-    assert session_schema.migrate(con, [first, second]) == 1
+    assert migrate(con, [first, second], "x") == 1
     assert con.execute("SELECT x, y FROM a").fetchall() == [(1, 5)]
 
 
 def test_a_file_of_the_first_version_gets_summaries_and_keeps_its_text(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     con = sqlite3.connect(path, isolation_level=None)
-    assert session_schema.migrate(con, session_schema.STEPS[:1]) == 1
+    assert migrate(con, session_schema.STEPS[:1], "x") == 1
     con.execute(
         "INSERT INTO sessions (id, uid, created_s, used_s, ttl_s, window_turns, window_tokens, "
         "next_turn, turns, own_bytes, size_bytes, model, title, system) "
