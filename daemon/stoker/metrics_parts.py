@@ -1,13 +1,35 @@
-"""Wiring of what is counted and shown to scrapers. Loads prometheus-client only when asked to."""
+"""Wiring of what is counted: the device's past, and the door for scrapers.
+
+Loads prometheus-client only when a scraper is expected.
+"""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 from stoker.config.schema import Config
+from stoker.drivers.history_store import SqliteHistoryStore
 from stoker.errors import Dependency
 from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
 from stoker.ports.system import Part
 from stoker.ports.updates import UpdateDoor
+from stoker.services.history import HistoryService
 from stoker.services.measures import Measures
+
+
+def build_history(
+    config: Config,
+    measures: Measures,
+    inference: InferenceDoor,
+    thermal: ThermalDoor,
+    updates: UpdateDoor,
+) -> HistoryService:
+    """Listens from now on; opens its file when it is started."""
+    store = SqliteHistoryStore(Path(config.daemon.state_dir) / "history.db")
+    history = HistoryService(config.history, store, measures, time.time)
+    history.listen_to(inference, thermal, updates)
+    return history
 
 
 def build_metrics(

@@ -44,12 +44,13 @@ from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.events.thermal import ThermalSnapshot
-from stoker.metrics_parts import build_metrics
+from stoker.metrics_parts import build_history, build_metrics
 from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Part, Standings
 from stoker.services import fit_report
 from stoker.services.agent import AgentService
+from stoker.services.history import HistoryService
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.measures import Measures
@@ -81,6 +82,7 @@ class Agent:
     sessions: SessionService
     lock: InstanceLock
     updates: UpdateService
+    history: HistoryService
     installed: Installed
     simulated: BoardThread | None = None
     parts: tuple[Part, ...] = ()
@@ -103,6 +105,7 @@ class Agent:
             self.config,
             self.sessions,
             self.updates,
+            self.history,
         )
         for part in self.parts:
             part.start()
@@ -160,10 +163,11 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     updates = build_updates(installed, inference, thermal, board(config).name)
     measures = Measures(clock)
     measures.listen_to(inference, thermal)
-    parts = build_metrics(config, measures, inference, thermal, updates, service)
+    history = build_history(config, measures, inference, thermal, updates)
+    parts = (history, *build_metrics(config, measures, inference, thermal, updates, service))
     agent = Agent(
         config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock,
-        updates, installed, simulated, parts,
+        updates, history, installed, simulated, parts,
     )  # fmt: skip
     return agent
 

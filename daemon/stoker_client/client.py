@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Unpack
 
-from stoker_client import requests
+from stoker_client import history, requests
 from stoker_client.bus import AGENT_PATH, Bus
 from stoker_client.errors import StokerClientError
+from stoker_client.history import Past
 from stoker_client.requests import Messages, Options, Settings
 from stoker_client.session import Session, open_path
 from stoker_client.stream import Stream
@@ -84,6 +85,10 @@ class Stoker:
     def status(self) -> dict[str, Any]:
         """One screen of facts; the keys are in org.stoker.Agent1.xml."""
         return dict(self._bus.call(AGENT, "Status"))
+
+    def history(self, start: float, end: float, span_s: float = 60.0) -> Past:
+        """The device's past in columns of ``span_s``; times are seconds since 1970."""
+        return history.read(self._bus, start, end, span_s)
 
     def models(self) -> list[dict[str, Any]]:
         return [dict(item) for item in self._bus.call(INFERENCE, "ListModels")]

@@ -15,6 +15,7 @@ import time
 
 from gi.repository import GLib
 from tests.fakes.doors import FakeAgent, FakeAuthority, FakeInference, FakeThermal
+from tests.fakes.history import FakeHistory
 from tests.fakes.sessions import MemorySessionStore
 from tests.fakes.update_door import FakeUpdates
 
@@ -46,13 +47,17 @@ def conversations(inference: FakeInference, authority: FakeAuthority) -> Session
     return sessions
 
 
-def main() -> int:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--keep", type=float, default=60.0)
     parser.add_argument("--thermal-step", type=int, default=0)
     parser.add_argument("--gateway", type=int, default=-1, help="a user that speaks for others")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = _options()
     loop = GLib.MainLoop()
     failed: list[StokerError] = []
 
@@ -68,7 +73,15 @@ def main() -> int:
         agent = FakeAgent()
         sessions = conversations(inference, authority)
         published = publish(
-            bus, inference, thermal, agent, authority, Config(), sessions, FakeUpdates()
+            bus,
+            inference,
+            thermal,
+            agent,
+            authority,
+            Config(),
+            sessions,
+            FakeUpdates(),
+            FakeHistory(),
         )
         agent.on_reload = lambda: published.reconfigure(SMALL)
     except StokerError as error:

@@ -20,13 +20,14 @@ JOB: Final = "org.stoker.Job1"
 SESSION: Final = "org.stoker.Session1"
 SESSIONS_PATH: Final = "/org/stoker/Agent1/sessions"
 THERMAL: Final = "org.stoker.Thermal1"
+HISTORY: Final = "org.stoker.History1"
 REALTIME: Final = "org.stoker.RealTime1"
 UPDATE: Final = "org.stoker.Update1"
 UPDATE_JOB: Final = "org.stoker.UpdateJob1"
 UPDATES_PATH: Final = "/org/stoker/Agent1/updates"
 PROPERTIES: Final = "org.freedesktop.DBus.Properties"
 INTERFACES: Final = (
-    AGENT, INFERENCE, JOB, REALTIME, SESSION, THERMAL, UPDATE, UPDATE_JOB,
+    AGENT, HISTORY, INFERENCE, JOB, REALTIME, SESSION, THERMAL, UPDATE, UPDATE_JOB,
 )  # fmt: skip
 
 

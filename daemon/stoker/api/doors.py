@@ -20,6 +20,7 @@ from stoker.api.bus import Bus, after, post
 from stoker.api.callers import Callers
 from stoker.api.changes import Changes, Latest
 from stoker.api.exports import Exports, pack_properties
+from stoker.api.history import HistoryRoom
 from stoker.api.inference import InferenceRoom
 from stoker.api.job import Jobs
 from stoker.api.realtime import RealTimeRoom
@@ -38,6 +39,7 @@ from stoker.ports.doors import (
     ThermalDoor,
     ThermalListener,
 )
+from stoker.ports.history import HistoryDoor
 from stoker.ports.sessions import SessionDoor
 from stoker.ports.system import Authority
 from stoker.ports.updates import UpdateDoor, UpdateListener
@@ -71,6 +73,7 @@ def publish(
     config: Config,
     conversations: SessionDoor,
     updating: UpdateDoor,
+    history: HistoryDoor,
 ) -> Published:
     """Register every object, listen to the services, then own the name.
 
@@ -97,6 +100,7 @@ def publish(
             ThermalRoom(thermal),
             AgentRoom(agent, inference, thermal, authority),
             RealTimeRoom(agent, inference),
+            HistoryRoom(history),
             updates,
         ):
             exports.add(contract.AGENT_PATH, room.door())

@@ -269,6 +269,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "retry_s": number(0.1, DAY_S),
     },
     "metrics": {"listen": address},
+    "history": {"enabled": flag, "keep_days": whole(1, 400)},
     "access": {
         "admin_group": matching(GROUP, "a group's name"),
         "gateway_user": matching(USER, "a user's name"),

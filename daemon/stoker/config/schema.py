@@ -170,6 +170,14 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryConfig:
+    """The device's own past; see docs/metrics.md."""
+
+    enabled: bool = True
+    keep_days: int = 7
+
+
+@dataclass(frozen=True, slots=True)
 class AccessConfig:
     admin_group: str = "stoker-admin"
     gateway_user: str = "stoker-gateway"  # may say on_behalf_of_uid; "" = nobody
@@ -202,6 +210,7 @@ class Config:
     thermal: ThermalConfig = field(default_factory=ThermalConfig)
     updates: UpdatesConfig = field(default_factory=UpdatesConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    history: HistoryConfig = field(default_factory=HistoryConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     users: Mapping[str, QuotaConfig] = field(default_factory=dict)
