@@ -5,6 +5,7 @@
 readonly -a debian_wanted=(
     "bsdiff           bspatch, which applies exported windows of deltas in the tests"
     "ca-certificates  package downloads over TLS"
+    "chromium         looks at the page of \"stokerctl report\" in the tests"
     "cmake            builds llama.cpp"
     "dbus             the bus itself, and the private one of development and tests"
     "g++              builds llama.cpp"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stoker_client.bus import Bus
 
 HISTORY: Final = "org.stoker.History1"
-BOUNDS_S: Final = tuple(2**power / 1000.0 for power in range(17))
+BOUNDS_S: Final[tuple[float, ...]] = tuple(2**power / 1000 for power in range(17))
 """Upper bounds of the buckets of ``gaps`` and ``durations``; beyond the last there is one more."""
 
 

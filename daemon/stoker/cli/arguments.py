@@ -245,6 +245,7 @@ VERBS: Final[tuple[Verb, ...]] = (
         _fill_embed,
     ),
     *device_words.HEAT_AND_TIME,
+    *device_words.PAST,
     *device_words.UPDATES,
     Verb(
         "version",

@@ -1,4 +1,4 @@
-"""The words of the device itself on stokerctl's command line: heat, real time, updates."""
+"""The words of the device itself on stokerctl's command line: heat, real time, past, updates."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="although it failed before, and without its hours")
     add("--no-wait", action="store_true", help="begin it and leave")
     add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
+
+
+def _fill_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="write one page, without anything beside it")
+    parser.add_argument("--hours", metavar="N", type=_hours, default=24.0, help="of the past (24)")
+
+
+def _hours(word: str) -> float:
+    value = float(word)
+    if not 0.25 <= value <= 24 * 400:
+        raise argparse.ArgumentTypeError(f"{word} is not 0.25..9600 hours")
+    return value
 
 
 def seconds(word: str) -> float:
@@ -77,6 +89,22 @@ HEAT_AND_TIME: Final = (
             "sudo stokerctl --json rt probe --tool own",
         ),
         _fill_rt,
+    ),
+)
+
+PAST: Final = (
+    Verb(
+        "report",
+        "the device's past on one page",
+        "One HTML page of the last day (or --hours): how long tokens let their readers wait, as a\n"
+        "heat map with P50 and P99, temperature and wall, clock caps, tokens a second, updates\n"
+        "and restarts. It needs no network to be read. With --json the numbers.",
+        (
+            "stokerctl report --html report.html",
+            "stokerctl report --html week.html --hours 168",
+            "stokerctl --json report --hours 1",
+        ),
+        _fill_report,
     ),
 )
 

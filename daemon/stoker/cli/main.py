@@ -109,6 +109,10 @@ def _verb(args: Namespace, terminal: Terminal) -> int:
             from stoker.cli import sessions
 
             return sessions.run(args, terminal)
+        case "report":
+            from stoker.cli import report
+
+            return report.run(args, terminal)
         case "update":
             from stoker.cli import update
 

@@ -64,13 +64,13 @@ class HistoryService:
         self, inference: InferenceDoor, thermal: ThermalDoor, updates: UpdateDoor
     ) -> None:
         """Before they start."""
+        self._note("started", "stokerd started")
         inference.listen(InferenceListener(changed=self._asked))
         thermal.listen(ThermalListener(changed=self._warmed))
         updates.listen(UpdateListener(changed=self._updated))
 
     def start(self) -> None:
         if self._config.enabled:
-            self._note("started", "stokerd started")
             self._thread.start()
 
     def stop(self) -> None:
@@ -86,8 +86,9 @@ class HistoryService:
         def look() -> None:
             try:
                 self._write()
-                found = self._store.read(from_s, to_s)
-                future.set_result(replace(found, slices=widened(found.slices, span_s)))
+                found, present = self._store.read(from_s, to_s), self._present()
+                slices = (*found.slices, *([present] if from_s <= present.at_s < to_s else []))
+                future.set_result(replace(found, slices=widened(slices, span_s)))
             except Exception as error:  # one call's fault must not end the thread
                 future.set_exception(error)
 
@@ -158,16 +159,20 @@ class HistoryService:
 
     def _close_slice(self) -> None:
         """A clock that was set ends the slice too: its time is then of no meaning."""
-        now_s, counted = self._wall_s(), self._measures.counted()
+        made = self._present()
+        self._begun_s, self._counted = self._wall_s(), self._measures.counted()
         with self._lock:
-            seen, self._seen = self._seen, Extremes()
-        span_s = min(max(now_s - self._begun_s, 0.0), 2 * SLICE_S)
-        made = slice_of(self._begun_s, span_s, self._counted, counted, seen)
-        self._begun_s, self._counted = now_s, counted
+            self._seen = Extremes()
         if not made.empty:
             self._slices.append(made)
         if len(self._slices) >= WRITE_AFTER:
             self._guard(self._write)
+
+    def _present(self) -> Slice:
+        """The slice that is not full yet, until now."""
+        span_s = min(max(self._wall_s() - self._begun_s, 0.0), 2 * SLICE_S)
+        counted = self._measures.counted()
+        return slice_of(self._begun_s, span_s, self._counted, counted, self._seen)
 
     def _write(self) -> None:
         with self._lock:

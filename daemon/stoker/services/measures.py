@@ -24,6 +24,7 @@ class Measures:
         self._clock = clock
         self._lock = threading.Lock()
         self._counted = Counted()
+        self._serves = ""
 
     def listen_to(self, inference: InferenceDoor, thermal: ThermalDoor) -> None:
         """Before they start, so that nothing is missed."""
@@ -41,7 +42,8 @@ class Measures:
     def finished(self, job: JobView) -> None:
         how = job.error_code or job.finish_reason or "unknown"
         tokens = TokenTotals(job.prompt_tokens, job.cached_tokens, job.completion_tokens)
-        key = Key(job.model or "none", job.job_class)
+        model = job.model or self._serves or "none"  # who names none means whichever serves
+        key = Key(model, job.job_class)
         with self._lock:
             work = fold(self._counted.work, key, how, job.times, tokens)
             self._counted = replace(self._counted, work=work)
@@ -49,6 +51,7 @@ class Measures:
     def changed(self, snapshot: InferenceSnapshot) -> None:
         busy = snapshot.decoding_jobs > 0
         with self._lock:
+            self._serves = snapshot.model or self._serves
             heat = self._counted.heat
             if busy != heat.busy:
                 heat = heat.working(busy, self._clock.monotonic_s())

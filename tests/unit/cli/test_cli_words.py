@@ -16,7 +16,7 @@ from stoker.cli.terminal import Terminal
 from stoker_client import StokerClientError
 
 VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "rt",
-         "update", "version", "reload", "restart-runner", "completion"]  # fmt: skip
+         "report", "update", "version", "reload", "restart-runner", "completion"]  # fmt: skip
 
 
 def test_the_verbs_are_these() -> None:
@@ -152,7 +152,7 @@ def test_the_completion_file_is_what_the_verb_prints(root: Path) -> None:
         ("stokerctl ", set(VERBS)),
         ("stokerctl --json st", {"status"}),
         ("stokerctl --bus s", {"system", "session"}),
-        ("stokerctl --bus session re", {"reload", "restart-runner"}),
+        ("stokerctl --bus session re", {"reload", "report", "restart-runner"}),
         ("stokerctl ask --max", {"--max-tokens"}),
         ("stokerctl ask --seed ", set()),
         ("stokerctl ask --class b", {"background"}),

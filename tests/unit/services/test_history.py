@@ -60,7 +60,7 @@ def rig() -> Iterator[Rig]:
 def test_a_minute_becomes_a_column_that_is_read_back(rig: Rig) -> None:
     rig.minutes(2)
     found = rig.history.read(0.0, 1e5, 60.0).result(5)
-    assert [one.at_s for one in found.slices] == [6000.0, 6060.0]
+    assert [one.at_s for one in found.slices] == [6000.0, 6060.0, 6120.0]  # and the one begun
     assert found.slices[0].temperature_c == rig.thermal.snapshot().temperature_c
     assert [event.kind for event in found.events] == ["started"]
 
