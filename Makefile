@@ -22,7 +22,7 @@ run:
 	@$(READY) python -m stoker.tour $(if $(value ASK),--ask "$$STOKER_ASK")
 
 test:
-	@$(READY) python -m pytest $(ARGS)
+	@.ci/bootstrap --tests -- python -m pytest $(ARGS)
 
 check:
 	@$(READY) .ci/check

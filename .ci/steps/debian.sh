@@ -5,7 +5,6 @@
 readonly -a debian_wanted=(
     "bsdiff           bspatch, which applies exported windows of deltas in the tests"
     "ca-certificates  package downloads over TLS"
-    "chromium         looks at the page of \"stokerctl report\" in the tests"
     "cmake            builds llama.cpp"
     "dbus             the bus itself, and the private one of development and tests"
     "g++              builds llama.cpp"
@@ -23,7 +22,15 @@ readonly -a debian_wanted=(
     "util-linux       flock: one bootstrap at a time"
 )
 
+# Only for "make test": large, and nobody needs them to see the agent run.
+readonly -a debian_wanted_by_tests=(
+    "chromium         looks at the page that stokerctl report writes"
+)
+
+# debian_packages [tests]
 debian_packages() {
+    local -a wanted=("${debian_wanted[@]}")
+    if [[ ${1:-} == tests ]]; then wanted+=("${debian_wanted_by_tests[@]}"); fi
     if ! command -v dpkg-query >/dev/null; then
         other_distribution
         return
@@ -33,7 +40,7 @@ debian_packages() {
     ((${#missing[@]})) || return 0
     local line
     say "Debian packages to install:"
-    for line in "${debian_wanted[@]}"; do
+    for line in "${wanted[@]}"; do
         if [[ " ${missing[*]} " == *" ${line%% *} "* ]]; then say "  $line"; fi
     done
     debian_install "${missing[@]}"
@@ -41,9 +48,9 @@ debian_packages() {
     ((${#missing[@]} == 0)) || die "cannot install Debian packages: still missing: ${missing[*]}"
 }
 
-# Sets "missing" of the caller.
+# Sets "missing" of the caller from its "wanted".
 debian_missing() {
-    local -a names=("${debian_wanted[@]%% *}")
+    local -a names=("${wanted[@]%% *}")
     case $(uname -m) in
         x86_64 | aarch64) ;;
         *) names+=(python3-dev) ;; # no ready wheels there: psutil and others are compiled

@@ -36,7 +36,7 @@ HOT = ThermalSnapshot(
 )
 
 
-def _looks() -> Looks:
+def looks() -> Looks:
     work = fold({}, Key("tiny", "normal"), "stop", TIMES, TokenTotals(100, 60, 4))
     heat = Heat(above_wall_s=Seconds(7.0), energy_j=90.0, busy_energy_j=8.0, metered=True)
     return Looks(
@@ -51,7 +51,7 @@ def _looks() -> Looks:
 
 def _text(constant: dict[str, str] | None = None) -> str:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collector(_looks(), constant or {}))
+    registry.register(Collector(looks(), constant or {}))
     return generate_latest(registry).decode()
 
 
@@ -111,7 +111,7 @@ def test_device_and_region_are_on_every_sample() -> None:
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[MetricsServer, str]]:
     path = str(tmp_path / "m.sock")
     text = f"unix:{path}" if request.param == "unix" else request.param
-    made = MetricsServer(parse_address(text), Collector(_looks(), {}))
+    made = MetricsServer(parse_address(text), Collector(looks(), {}))
     made.start()
     yield made, path if request.param == "unix" else ""
     made.stop()
@@ -159,9 +159,9 @@ def test_a_silent_peer_is_not_waited_for_long(
 
 
 def test_a_taken_address_is_a_typed_error() -> None:
-    first = MetricsServer(parse_address("127.0.0.1:0"), Collector(_looks(), {}))
+    first = MetricsServer(parse_address("127.0.0.1:0"), Collector(looks(), {}))
     with pytest.raises(Unavailable, match="cannot serve metrics on 127"):
-        MetricsServer(Address(host="127.0.0.1", port=first.port), Collector(_looks(), {}))
+        MetricsServer(Address(host="127.0.0.1", port=first.port), Collector(looks(), {}))
     first.stop()
 
 
