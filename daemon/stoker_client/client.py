@@ -97,6 +97,10 @@ class Stoker:
         """Token ids in the vocabulary of the loaded model."""
         return list(self._bus.call(INFERENCE, "Tokenize", requests.text(text, "the text")))
 
+    def queue(self) -> list[tuple[int, str, int, int]]:
+        """(user ID, class, running, waiting) jobs, the busiest first."""
+        return [tuple(line) for line in self._bus.call(INFERENCE, "ListQueue")]
+
     def count_tokens(self, text: str) -> int:
         return int(self._bus.call(INFERENCE, "CountTokens", requests.text(text, "the text")))
 

@@ -29,6 +29,7 @@ from stoker.ports.doors import (
     InferenceListener,
     InferenceSnapshot,
     JobView,
+    QueueLine,
     ThermalDetails,
     ThermalListener,
 )
@@ -125,6 +126,11 @@ class FakeInference:
             ModelInfo("fake", "/m/fake.gguf", 98 << 20, "ready", default=True, context_tokens=2048),
             broken,
         )
+
+    def queue(self) -> Future[tuple[QueueLine, ...]]:
+        future: Future[tuple[QueueLine, ...]] = Future()
+        future.set_result((QueueLine(1000, "normal", 2, 3), QueueLine(0, "background", 0, 1)))
+        return future
 
     def list_models(self) -> Future[tuple[ModelInfo, ...]]:
         return _now(self.models())

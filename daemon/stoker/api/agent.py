@@ -71,6 +71,7 @@ class AgentRoom:
             prompt_tokens=("t", now.tokens.prompt),
             cached_tokens=("t", now.tokens.cached),
             completion_tokens=("t", now.tokens.completion),
+            sampled_tokens=("t", now.sampled_tokens),
             **memory_use(now.memory, whole=True),
         )
         if heat.temperature_c is not None:

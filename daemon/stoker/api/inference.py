@@ -16,7 +16,7 @@ from stoker.api.exports import Answer, Door, Later, Method, bus_text, vardict
 from stoker.api.job import Jobs
 from stoker.errors import Busy, by_code
 from stoker.events.inference import MemoryUse, ModelInfo, Owner
-from stoker.ports.doors import InferenceDoor, InferenceSnapshot, JobView
+from stoker.ports.doors import InferenceDoor, InferenceSnapshot, JobView, QueueLine
 from stoker.ports.system import Authority
 
 
@@ -46,6 +46,7 @@ class InferenceRoom:
                 "CountTokens": self.count_tokens,
                 "Embed": self.embed,
                 "ListModels": self.list_models,
+                "ListQueue": self.list_queue,
                 **self._sessions,
             },
             lambda _owner: properties(self._service.snapshot()),
@@ -95,8 +96,15 @@ class InferenceRoom:
         texts = requests.parse_texts(args[0], self.limits)
         return Later(self._service.embed(texts, owner), Answer)
 
+    def list_queue(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
+        return Later(self._service.queue(), _queue)
+
     def list_models(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
         return Later(self._service.list_models(), _models)
+
+
+def _queue(found: tuple[QueueLine, ...]) -> Answer:
+    return Answer(([(one.uid, one.job_class, one.running, one.waiting) for one in found],))
 
 
 def _models(found: tuple[ModelInfo, ...]) -> Answer:

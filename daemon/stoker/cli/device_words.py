@@ -36,6 +36,19 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
 
 
+def _fill_top(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--seconds", metavar="SECONDS", type=seconds, default=1.0, help="between two looks (1)")
+    add("--count", metavar="N", type=_count, default=0, help="leave after N looks")
+
+
+def _count(word: str) -> int:
+    value = int(word)
+    if not 1 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{word} is not 1..1000000 looks")
+    return value
+
+
 def _fill_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="write one page, without anything beside it")
     parser.add_argument("--hours", metavar="N", type=_hours, default=24.0, help="of the past (24)")
@@ -93,6 +106,19 @@ HEAT_AND_TIME: Final = (
 )
 
 PAST: Final = (
+    Verb(
+        "top",
+        "the agent live, once a second",
+        "Tokens a second, temperature against the wall, cap and threads, memory, who waits and\n"
+        "who runs, an update's progress, and what happened in the last hour. q or Ctrl-C leaves.\n"
+        "With --json a line a look.",
+        (
+            "stokerctl top",
+            "stokerctl top --seconds 5",
+            "stokerctl --json top --count 1",
+        ),
+        _fill_top,
+    ),
     Verb(
         "report",
         "the device's past on one page",

@@ -6,6 +6,7 @@ must feel instant.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from argparse import Namespace
@@ -22,6 +23,8 @@ from stoker_client.errors import StokerClientError
 PIPE_STATUS: Final = 141
 OUTPUT_STATUS: Final = 74  # EX_IOERR
 INTERRUPT_STATUS: Final = 130
+WITH_A_MODULE: Final = frozenset({"ask", "chat", "embed", "report", "sessions", "top", "update"})
+"""Verbs whose ``run`` is in the module of their name; ``facts`` has the others."""
 
 
 def entry() -> int:
@@ -75,52 +78,24 @@ def _abandon_output() -> None:
 
 
 def _verb(args: Namespace, terminal: Terminal) -> int:
-    match args.verb:
-        case "version" if not args.agent:
-            from stoker import __version__
+    if args.verb == "version" and not args.agent:
+        from stoker import __version__
 
-            if args.json:
-                terminal.json({"stokerctl": __version__})
-            else:
-                terminal.line(f"stokerctl {__version__}")
-            return 0
-        case "completion":
-            from stoker.cli import completion
+        if args.json:
+            terminal.json({"stokerctl": __version__})
+        else:
+            terminal.line(f"stokerctl {__version__}")
+        return 0
+    if args.verb == "completion":
+        from stoker.cli import completion
 
-            terminal.write(completion.bash())
-            return 0
-        case "ask":
-            from stoker.cli import ask
-
-            return ask.run(args, terminal)
-        case "rt" if args.action == "probe":
-            from stoker.cli import rt_probe
-
-            return rt_probe.run(args, terminal)
-        case "embed":
-            from stoker.cli import embed
-
-            return embed.run(args, terminal)
-        case "chat":
-            from stoker.cli import chat
-
-            return chat.run(args, terminal)
-        case "sessions":
-            from stoker.cli import sessions
-
-            return sessions.run(args, terminal)
-        case "report":
-            from stoker.cli import report
-
-            return report.run(args, terminal)
-        case "update":
-            from stoker.cli import update
-
-            return update.run(args, terminal)
-        case _:
-            from stoker.cli import facts
-
-            return facts.run(args, terminal)
+        terminal.write(completion.bash())
+        return 0
+    name = args.verb if args.verb in WITH_A_MODULE else "facts"
+    if (args.verb, getattr(args, "action", "")) == ("rt", "probe"):
+        name = "rt_probe"
+    status: int = importlib.import_module(f"stoker.cli.{name}").run(args, terminal)
+    return status
 
 
 if __name__ == "__main__":

@@ -268,6 +268,7 @@ class Beat:
     steps: int  # decode steps since start
     active: int
     waiting: int
+    sampled: int = 0  # tokens of all answers since start
 
 
 Event = Hello | LoadProgress | Loaded | Answer | Failed | Deltas | Beat

@@ -28,6 +28,16 @@ from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnaps
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLine:
+    """Jobs of one user and class."""
+
+    uid: int
+    job_class: str
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class InferenceSnapshot:
     """The inference service at one moment."""
 
@@ -47,6 +57,7 @@ class InferenceSnapshot:
     memory: MemoryUse | None = None  # of the model in use, as planned
     memory_level: str = "calm"  # calm | tight | critical
     tokens: TokenTotals = TokenTotals()
+    sampled_tokens: int = 0  # also of answers under way; since the runner started
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,9 @@ class InferenceDoor(Protocol):
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Looks at files: not for a thread that must not wait."""
+
+    def queue(self) -> Future[tuple[QueueLine, ...]]:
+        """The busiest first, a few dozen at most."""
 
     def list_models(self) -> Future[tuple[ModelInfo, ...]]: ...
 

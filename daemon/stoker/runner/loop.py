@@ -302,7 +302,8 @@ class Loop:
     def _beat(self, now_s: float) -> None:
         self._beat_s = now_s
         steps = self._steps
-        self._channel.send(Beat(self._last_ping[0], steps.count, steps.active, steps.waiting))
+        counts = (steps.count, steps.active, steps.waiting, steps.sampled)
+        self._channel.send(Beat(self._last_ping[0], *counts))
 
     def _deltas(self, items: list[Delta]) -> None:
         self._send(self._gather.add(items, self._clock()))

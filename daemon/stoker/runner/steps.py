@@ -62,8 +62,7 @@ class Steps:
         self._names: frozenset[str] = frozenset()
         self._lanes = AdapterLanes()
         self._deadlines = False
-        self._tokens = [0, 0]  # prompt, sampled
-        self.count = 0
+        self._read = self.sampled = self.count = 0  # prompt tokens, tokens made, steps
 
     @property
     def active(self) -> int:
@@ -165,8 +164,8 @@ class Steps:
         return {
             "prefix_cache": self._cache.counters(),
             "steps": self.count,
-            "prompt_tokens": self._tokens[0],
-            "completion_tokens": self._tokens[1],
+            "prompt_tokens": self._read,
+            "completion_tokens": self.sampled,
             "prefill_ms_per_token": round(self._costs.prefill_ms, 4),
             "decode_ms_per_step": round(self._costs.decode_ms, 4),
             "active": self.active,
@@ -216,7 +215,7 @@ class Steps:
             self._costs.learn(
                 elapsed_ms=(now_s - started_s) * 1e3, decoding=decoding, prefill_tokens=filled
             )
-            self._tokens[0] += filled
+            self._read += filled
             self._collect(chosen)
         elif outcome is Outcome.FULL:
             if self._cache.make_room():
@@ -274,7 +273,7 @@ class Steps:
     def _sample(self, job: Job) -> Delta | None:
         try:
             token = self._engine.sample(job.seq)
-            self._tokens[1] += 1
+            self.sampled += 1
             if job.shaping is not None:
                 return job.shaping.taken(self._engine, job, token, self._clock())
             return job.take(token, self._engine.piece(token), self._clock())

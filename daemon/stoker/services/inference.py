@@ -18,10 +18,11 @@ from stoker.core import scheduler
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
 from stoker.events.models import Probe, SwapResult
-from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
+from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView, QueueLine
 from stoker.ports.system import Standings
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.job_desk import EVERYBODY
+from stoker.services.model_list import queue_lines
 from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 
@@ -145,6 +146,9 @@ class InferenceService:
 
     def models(self) -> tuple[ModelInfo, ...]:
         return self._loop.models()
+
+    def queue(self) -> Future[tuple[QueueLine, ...]]:
+        return self._call(lambda: queue_lines(self._loop.desk.queue.state))
 
     def list_models(self) -> Future[tuple[ModelInfo, ...]]:
         return self._aside.call(self._loop.models)

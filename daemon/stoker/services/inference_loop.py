@@ -82,6 +82,7 @@ class InferenceLoop:
         self.snapshot = InferenceSnapshot()
         self._stop_at_s: Seconds | None = None
         self.last_turn_s = clock.monotonic_s()
+        self._sampled = 0
 
     @property
     def link(self) -> RunnerLink:
@@ -214,6 +215,7 @@ class InferenceLoop:
         self.desk.deltas(deltas)
 
     def _beat(self, beat: wire.Beat) -> None:
+        self._sampled = beat.sampled
         self.slots.beat(beat)
 
     def report(self) -> None:
@@ -226,6 +228,7 @@ class InferenceLoop:
             self.fit,
             self.watch.level.word,
             self.desk.queue.totals,
+            self._sampled,
         )
         if fresh != self.snapshot:
             self.snapshot = fresh

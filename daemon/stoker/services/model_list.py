@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler
 from stoker.events.inference import MemoryUse, ModelInfo, TokenTotals
-from stoker.ports.doors import InferenceSnapshot
+from stoker.ports.doors import InferenceSnapshot, QueueLine
 from stoker.ports.runner import ModelFiles
 from stoker.services.fit_load import FitPlan
 from stoker.services.runner_bank import RunnerBank
@@ -23,6 +26,7 @@ _STATES = {
     life.Phase.NO_MODEL: "no-model",
     life.Phase.ASLEEP: "asleep",
 }
+MAX_LINES: Final = 64
 _COMING = (life.Phase.SPAWNING, life.Phase.LOADING)
 
 
@@ -33,6 +37,7 @@ def snapshot(
     planned: FitPlan,
     level: str,
     tokens: TokenTotals,
+    sampled: int,
 ) -> InferenceSnapshot:
     """The present moment, without the runner's memory (that costs a look into /proc)."""
     link, shown, reason = bank.serving, _STATES[bank.serving.state.phase], ""
@@ -57,7 +62,18 @@ def snapshot(
         memory=_use(state.model, planned) if shown == "ready" else None,
         memory_level=level,
         tokens=tokens,
+        sampled_tokens=sampled,
     )
+
+
+def queue_lines(queue: scheduler.State) -> tuple[QueueLine, ...]:
+    """Who waits and who runs, by user and class; the busiest first."""
+    counts: Counter[tuple[int, str, bool]] = Counter()
+    for job in queue.jobs.values():
+        counts[job.uid, job.job_class.word, job.id in queue.running] += 1
+    keys = sorted({(uid, word) for uid, word, _ in counts})
+    lines = (QueueLine(*key, counts[*key, True], counts[*key, False]) for key in keys)
+    return tuple(sorted(lines, key=lambda line: -(line.running + line.waiting))[:MAX_LINES])
 
 
 def models(

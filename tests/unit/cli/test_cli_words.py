@@ -16,7 +16,8 @@ from stoker.cli.terminal import Terminal
 from stoker_client import StokerClientError
 
 VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "rt",
-         "report", "update", "version", "reload", "restart-runner", "completion"]  # fmt: skip
+         "top", "report", "update", "version", "reload", "restart-runner",
+         "completion"]  # fmt: skip
 
 
 def test_the_verbs_are_these() -> None:
