@@ -97,6 +97,13 @@ class Stoker:
         """Token ids in the vocabulary of the loaded model."""
         return list(self._bus.call(INFERENCE, "Tokenize", requests.text(text, "the text")))
 
+    def score(self, text: str, timeout_s: float = 300.0) -> tuple[float, int]:
+        """(nats of all tokens after the first, how many these are): exp(nats / tokens) is the
+        text's perplexity. The text must fit the model's context."""
+        checked = requests.text(text, "the text")
+        nats, tokens = self._bus.call(INFERENCE, "Score", checked, {}, timeout_s=timeout_s)
+        return float(nats), int(tokens)
+
     def queue(self) -> list[tuple[int, str, int, int]]:
         """(user ID, class, running, waiting) jobs, the busiest first."""
         return [tuple(line) for line in self._bus.call(INFERENCE, "ListQueue")]

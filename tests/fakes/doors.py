@@ -120,6 +120,9 @@ class FakeInference:
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
         return _now(([[1.0, 0.0] for _ in texts], sum(map(len, texts))))
 
+    def score(self, text: str, owner: Owner) -> Future[tuple[float, int]]:
+        return _now((2.5 * len(text), len(text)))
+
     def models(self) -> tuple[ModelInfo, ...]:
         broken = ModelInfo("broken", "/m/broken.gguf", 0, "set-aside", "crashed 3 times")
         return (

@@ -59,6 +59,9 @@ def test_the_runner_counts_in_the_same_buckets(found: list[float]) -> None:
     ours = Histogram(tuple(counted.counts()))
     assert len(BOUNDS_S) + 1 == gaps.SIZE
     assert ours.total == len(found)
+    for part in (0.5, 0.99):
+        wanted = (ours.quantile_s(part) or 0.0) * 1e3
+        assert counted.quantile_ms(part) == pytest.approx(wanted)
     # whole milliseconds: a gap at a bound may count as just above it, none goes below its own
     for bound, ours_below, exact_below in zip(
         BOUNDS_S, ours.cumulated(), _of(found).cumulated(), strict=False

@@ -45,6 +45,7 @@ class InferenceRoom:
                 "Tokenize": self.tokenize,
                 "CountTokens": self.count_tokens,
                 "Embed": self.embed,
+                "Score": self.score,
                 "ListModels": self.list_models,
                 "ListQueue": self.list_queue,
                 **self._sessions,
@@ -95,6 +96,12 @@ class InferenceRoom:
         requests.parse_nothing(options)
         texts = requests.parse_texts(args[0], self.limits)
         return Later(self._service.embed(texts, owner), Answer)
+
+    def score(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        owner, options = speaker(owner, args[1], self._authority)
+        requests.parse_nothing(options)
+        (text,) = requests.parse_texts([args[0]], self.limits)
+        return Later(self._service.score(text, owner), Answer)
 
     def list_queue(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
         return Later(self._service.queue(), _queue)

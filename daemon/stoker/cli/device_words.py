@@ -36,6 +36,18 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
 
 
+def _fill_bench(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--model", metavar="NAME", action="append", help="load this one first (may be repeated)")
+    add("--runs", metavar="N", type=_count, default=3, help="answers to measure (3)")
+    add("--prompt-tokens", metavar="N", type=_count, default=256, help="about so many (256)")
+    add("--tokens", metavar="N", type=_count, default=64, help="of each answer (64)")
+    add("--text", metavar="FILE", help="its perplexity too")
+    add("--save", metavar="FILE", help="keep the result, to compare with later")
+    add("--against", metavar="FILE", help="a kept result: before and after")
+    add("--plot", metavar="FILE", help="a PNG of all that was compared")
+
+
 def _fill_top(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--seconds", metavar="SECONDS", type=seconds, default=1.0, help="between two looks (1)")
@@ -106,6 +118,21 @@ HEAT_AND_TIME: Final = (
 )
 
 PAST: Final = (
+    Verb(
+        "bench",
+        "what a model costs on this device",
+        "Load time, prefill, first token, decode, time between tokens, memory, power, energy a\n"
+        "token and temperature, through the door that programs use; with --text its perplexity.\n"
+        "Two models, or a result kept with --save, stand side by side. Only administrators may\n"
+        "name a model that does not serve.",
+        (
+            "stokerctl bench",
+            "stokerctl bench --save before.json",
+            "stokerctl bench --against before.json --plot change.png",
+            "sudo stokerctl bench --model smollm2 --model tiny --text sample.txt",
+        ),
+        _fill_bench,
+    ),
     Verb(
         "top",
         "the agent live, once a second",

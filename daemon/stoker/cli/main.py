@@ -23,7 +23,9 @@ from stoker_client.errors import StokerClientError
 PIPE_STATUS: Final = 141
 OUTPUT_STATUS: Final = 74  # EX_IOERR
 INTERRUPT_STATUS: Final = 130
-WITH_A_MODULE: Final = frozenset({"ask", "chat", "embed", "report", "sessions", "top", "update"})
+WITH_A_MODULE: Final = frozenset(
+    {"ask", "bench", "chat", "embed", "report", "sessions", "top", "update"}
+)
 """Verbs whose ``run`` is in the module of their name; ``facts`` has the others."""
 
 

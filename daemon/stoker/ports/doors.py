@@ -125,6 +125,9 @@ class InferenceDoor(Protocol):
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
         """(one vector of length 1 a text, tokens read). Busy as for ``tokenize``."""
 
+    def score(self, text: str, owner: Owner) -> Future[tuple[float, int]]:
+        """(nats of all tokens after the first, how many). Busy as for ``tokenize``."""
+
     def models(self) -> tuple[ModelInfo, ...]:
         """Looks at files: not for a thread that must not wait."""
 

@@ -225,6 +225,8 @@ class Job:
             "prefill_ms": round(prefill_s * 1e3, 3),
             "first_token_ms": round((self._first_s - self.accepted_s) * 1e3, 3),
             "decode_ms": round(decode_s * 1e3, 3),
+            "gap_p50_ms": round(self._gaps.quantile_ms(0.5), 3),
+            "gap_p99_ms": round(self._gaps.quantile_ms(0.99), 3),
             "prefill_tok_s": round(read / prefill_s, 2) if prefill_s > 0 else 0.0,
             "decode_tok_s": round(more / decode_s, 2) if decode_s > 0 and more else 0.0,
         }

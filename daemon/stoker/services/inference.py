@@ -27,6 +27,7 @@ from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 class InferenceService:
@@ -92,14 +93,7 @@ class InferenceService:
         return self._call(lambda: self._loop.desk.view(self._loop.desk.known(job)))
 
     def tokenize(self, text: str, owner: Owner) -> Future[list[int]]:
-        tokens: Future[list[int]] = Future()
-
-        def done(answer: Future[Mapping[str, object]]) -> None:
-            error = answer.exception()
-            if error is not None:
-                tokens.set_exception(error)
-            else:
-                tokens.set_result(list(cast(list[int], answer.result()["tokens"])))
+        answer: Future[Mapping[str, object]] = Future()
 
         def ask() -> None:
             now, uid = self._loop.now_s(), owner.uid
@@ -107,13 +101,27 @@ class InferenceService:
                 lambda key: wire.Tokenize(key, text), now, uid, caller=owner.unique_name
             )
             self._loop.report()  # a model that sleeps is loading now: nobody shall see it asleep
-            found.add_done_callback(done)
+            found.add_done_callback(lambda done: _pass_on(done, answer))
 
         self._loop.post(ask)
-        return tokens
+        return _then(answer, lambda found: list(cast(list[int], found["tokens"])))
 
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
-        ended: Future[tuple[list[list[float]], int]] = Future()
+        given = tuple(texts)
+        answer = self._aside_work(lambda key: wire.Embed(key, given), owner)
+        return _then(
+            answer, lambda found: (cast(list[list[float]], found["vectors"]), _read(found))
+        )
+
+    def score(self, text: str, owner: Owner) -> Future[tuple[float, int]]:
+        answer = self._aside_work(lambda key: wire.Score(key, text), owner)
+        return _then(answer, lambda found: (cast(float, found["nll"]), _read(found)))
+
+    def _aside_work(
+        self, make: Callable[[str], wire.Request], owner: Owner
+    ) -> Future[Mapping[str, object]]:
+        """A question that the model itself must work for, beside jobs; its tokens are charged."""
+        ended: Future[Mapping[str, object]] = Future()
         standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
 
         def done(answer: Future[Mapping[str, object]]) -> None:
@@ -122,22 +130,17 @@ class InferenceService:
                 ended.set_exception(error)
             else:
                 found = answer.result()
-                vectors = cast(list[list[float]], found["vectors"])
-                tokens = cast(int, found["tokens"])
-                spent = scheduler.Spent(owner.uid, standing.quota, tokens)
+                spent = scheduler.Spent(owner.uid, standing.quota, _read(found))
                 self._loop.desk.queue.step(spent)
-                ended.set_result((vectors, tokens))
+                ended.set_result(found)
 
         def ask() -> None:
             now, timeout_s = self._loop.now_s(), self._ask_timeout_s
-            given = tuple(texts)
             refusal = self._loop.desk.aside_refusal(owner.uid, standing)
             if refusal is not None:
                 ended.set_exception(refusal)
                 return
-            found = self._loop.runners.query(
-                lambda key: wire.Embed(key, given), now, owner.uid, timeout_s, owner.unique_name
-            )
+            found = self._loop.runners.query(make, now, owner.uid, timeout_s, owner.unique_name)
             self._loop.report()
             found.add_done_callback(done)
 
@@ -231,3 +234,23 @@ def _pass_on(done: Future[_T], to: Future[_T]) -> None:
         to.set_exception(error)
     else:
         to.set_result(done.result())
+
+
+def _then(done: Future[_T], convert: Callable[[_T], _U]) -> Future[_U]:
+    """Its value as somebody else wants it, its error as it is."""
+    out: Future[_U] = Future()
+
+    def ended(answer: Future[_T]) -> None:
+        error = answer.exception()
+        if error is not None:
+            out.set_exception(error)
+        else:
+            out.set_result(convert(answer.result()))
+
+    done.add_done_callback(ended)
+    return out
+
+
+def _read(found: Mapping[str, object]) -> int:
+    """Tokens that the runner read for it."""
+    return cast(int, found["tokens"])

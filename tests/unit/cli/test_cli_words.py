@@ -16,7 +16,7 @@ from stoker.cli.terminal import Terminal
 from stoker_client import StokerClientError
 
 VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "rt",
-         "top", "report", "update", "version", "reload", "restart-runner",
+         "bench", "top", "report", "update", "version", "reload", "restart-runner",
          "completion"]  # fmt: skip
 
 
