@@ -6,10 +6,11 @@ A test compares its output with docs/man/stokerctl.1, so that the page cannot dr
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from stoker.cli import arguments, completion
+from stoker.cli.verb import Verb
 
 _HEAD: Final = """\
 .\\" Made by python -m stoker.cli.manpage from the command line's own description.
@@ -70,22 +71,33 @@ the agent's configuration
 
 def page() -> str:
     """The page as roff."""
+    statuses = arguments.exit_statuses()
+    return render(_HEAD, arguments.build(), arguments.VERBS, statuses, _TAIL)
+
+
+def render(
+    head: str,
+    parser: argparse.ArgumentParser,
+    verbs: Iterable[Verb],
+    statuses: Iterable[tuple[object, str]],
+    tail: str,
+) -> str:
+    """Any program's page; ``head`` and ``tail`` are roff."""
     from stoker import __version__
 
-    parser = arguments.build()
-    lines = [_HEAD.replace("@VERSION@", __version__), ".SH OPTIONS", *_options(parser, set())]
+    lines = [head.replace("@VERSION@", __version__), ".SH OPTIONS", *_options(parser, set())]
     lines.append(".SH VERBS")
     shared = {o for a in completion.actions(parser) for o in a.option_strings}
     subs: Mapping[str, argparse.ArgumentParser] = completion.verbs_of(parser)
-    for verb in arguments.VERBS:
+    for verb in verbs:
         lines += [".SS " + _escape(verb.name), _escape(verb.text)]
         lines += _options(subs[verb.name], shared)
         lines += [".PP", "Examples:", ".PP", ".RS", ".nf"]
         lines += [*map(_escape, verb.examples), ".fi", ".RE"]
     lines.append(".SH EXIT STATUS")
-    for status, meaning in arguments.exit_statuses():
+    for status, meaning in statuses:
         lines += [".TP", f".B {status}", _escape(meaning)]
-    return "\n".join([*lines, _TAIL]) + "\n"
+    return "\n".join([*lines, tail]) + "\n"
 
 
 def _options(parser: argparse.ArgumentParser, hidden: set[str]) -> Iterator[str]:

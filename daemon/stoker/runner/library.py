@@ -66,6 +66,7 @@ class Library:
         _check(self.c)
         self.complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self.notes: deque[str] = deque(maxlen=_KEPT_LINES)  # sizes, which only the log tells
+        self.hear: Callable[[bytes], None] = lambda _line: None  # every line; must not raise
         self._log_callback = self.c.llama_log_callback(self._heard)
         self.c.llama_log_set(self._log_callback, None)
         variant = backends.load(Path(self.c.__file__).parent / "lib")
@@ -81,6 +82,7 @@ class Library:
         # an exception must not travel into C, and a log line is worth none
         if not text:
             return
+        self.hear(text)
         if level < _WARNING:
             if b"buffer size" in text:
                 self.notes.append(text.decode("utf-8", "replace").strip()[:500])
