@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 READY := .ci/bootstrap --
 
-.PHONY: help run test check fuzz bench deb chroot vm clean
+.PHONY: help run test check fuzz bench deb chroot vm second-broker clean
 
 help:
 	@echo 'make run              start everything and watch a real model answer over D-Bus'
@@ -16,6 +16,7 @@ help:
 	@echo 'make deb              the Debian packages, in build/deb'
 	@echo 'make chroot           the packages in a clean Debian, in a chroot (ARCH=arm64 DEBIAN=13)'
 	@echo 'make vm               the packages in an emulated Debian (DEBIAN=13 STEPS=a,b ARGS="--list")'
+	@echo 'make second-broker    the fleet against aedes, from the npm registry (needs node and npm)'
 	@echo 'make clean            removes .venv and what tools left here; the cache stays'
 
 run:
@@ -46,6 +47,9 @@ chroot:
 
 vm:
 	@$(READY) .ci/steps/vm.sh $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
+
+second-broker:
+	@$(READY) python -m pytest -q tests/second_broker/aedes.py $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from stoker.tour.private_bus import PrivateBus
+
+# A shell starts what it puts in the background with these ignored, and children inherit that: no
+# test of Ctrl-C or of a reload could pass.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Speed is a matter of benchmarks: a busy machine must not fail a property.
+settings.register_profile("stoker", deadline=None)
+settings.load_profile("stoker")
 
 ROOT = Path(__file__).resolve().parent.parent
 

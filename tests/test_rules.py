@@ -43,6 +43,7 @@ RUNNER_MAY_IMPORT = (
     "stoker.events.model_facts",
     "stoker.events.prompt",
     "stoker.events.runner",
+    "stoker.events.runner_questions",
     "stoker.errors",
     "stoker.getters",
     "stoker.runner",

@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from stoker import __version__
 from stoker.api.errormap import exit_status
+from stoker.config.parse import parse
 from stoker.config.schema import Config, ModelConfig
 from stoker.drivers import config_files, journal
-from stoker.errors import InternalError, StokerError
+from stoker.errors import FileUnreadable, InternalError, ModelUnavailable, StokerError
 
 _T = TypeVar("_T")
 _log = logging.getLogger("stoker")
@@ -31,6 +32,7 @@ EXAMPLES = """\
 examples:
   stokerd --check-config
   stokerd --fit ~/models/tiny.gguf
+  stokerd --model ~/models/tiny.gguf --score texts.txt > tiny.jsonl
   stokerd --board sim:pi5-bare,speed=8 --check-config
   stokerd --bus session --model ~/models/tiny.gguf --state-dir /tmp/s --runtime-dir /tmp/r
 """
@@ -57,15 +59,45 @@ def parser() -> argparse.ArgumentParser:
     add("--log-level", choices=("debug", "info", "warning", "error"))
     add("--fit", metavar="MODEL", help="say what of a configured model or a file fits here, exit")
     add("--json", action="store_true", help="with --fit: for programs")
+    add(
+        "--score",
+        type=Path,
+        metavar="FILE",
+        help="nats a token of each line of FILE by --model or "
+        "the default model, as JSON lines for 'stoker-ota probe make', exit",
+    )
     add("--check-config", action="store_true", help="read the configuration, report, exit")
     add("--restore-caps", action="store_true", help="undo frequency caps left behind, exit")
     add("--version", action="version", version=f"stokerd {__version__}")
     return out
 
 
-def configuration(args: argparse.Namespace) -> Config:
-    """Files, then the command line. Raises ConfigInvalid."""
-    config = config_files.load(args.config)
+def configuration(
+    args: argparse.Namespace, policy: Path | None = None, *, strict: bool = False
+) -> Config:
+    """Files, then what the fleet has set, then the command line. ``policy``: that of an installed
+    set. Raises ConfigInvalid; where the fleet's part is wrong only if ``strict``, since a device
+    must start.
+    """
+    sources = config_files.read(args.config, policy)
+    config = _on_top(parse(sources), args)
+    if not config.fleet.broker:
+        return config
+    from stoker.fleet_parts import policy_tables
+
+    before, after = policy_tables(config)
+    mark = "the fleet's policy"
+    try:
+        return _on_top(parse([(mark, before), *sources, (mark, after)]), args)
+    except StokerError as error:
+        if strict:
+            raise
+        _log.warning("%s; the fleet's policy is left out", error.message)
+        return config
+
+
+def _on_top(config: Config, args: argparse.Namespace) -> Config:
+    """What the command line says wins."""
     daemon = _with(
         config.daemon,
         bus=args.bus,
@@ -122,7 +154,9 @@ def entry(argv: Sequence[str] | None = None) -> int:
             return _restore(config)
         if args.fit:
             return _fit(config, args.fit, as_json=args.json)
-        return _run(config, lambda: configuration(args), hangups)
+        if args.score:
+            return _score(config, args.score)
+        return _run(config, lambda policy: configuration(args, policy, strict=True), hangups)
     except StokerError as error:
         _log.error("%s", error.message)
         if error.hint:
@@ -163,7 +197,7 @@ def _log_to_journal_or_stderr() -> None:
 
 def _check(config: Config) -> int:
     """What stokerd would run with; the board's preset is read too."""
-    from stoker.wiring import check_board
+    from stoker.heat_parts import check_board
 
     preset = check_board(config)
     names = ", ".join(model.name for model in config.models) or "none"
@@ -187,17 +221,35 @@ def _fit(config: Config, wanted: str, *, as_json: bool) -> int:
     return 0 if found["fits"] else 1
 
 
+def _score(config: Config, texts: Path) -> int:
+    from stoker.core.installed_set import InstalledSet, model_of
+    from stoker.update_parts import score_texts
+
+    model = model_of(config, InstalledSet())
+    if model is None:
+        raise ModelUnavailable("cannot score: no model is configured", hint="name one with --model")
+    try:
+        lines = [line for line in texts.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileUnreadable(f"cannot read {texts}: {error}") from error
+    for line in score_texts(config, model, lines):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    return 0
+
+
 def _restore(config: Config) -> int:
     """After a crash, for ExecStopPost: what the cap journal calls ours gets its old value."""
     from stoker.drivers.clock import MonotonicClock
-    from stoker.drivers.heat_ports import thermal_ports
+    from stoker.drivers.heat_ports import held_files, thermal_ports
     from stoker.services.caps import restore_caps
 
+    held_files(config).restore()
     results = restore_caps(thermal_ports(config, MonotonicClock()))
     return 1 if any(result.outcome == "failed" for result in results) else 0
 
 
-def _run(config: Config, read_config: Callable[[], Config], hangups: list[int]) -> int:
+def _run(config: Config, read_config: Callable[[Path | None], Config], hangups: list[int]) -> int:
     from gi.repository import GLib
 
     from stoker.wiring import build

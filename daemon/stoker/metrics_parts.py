@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 from stoker.config.schema import Config
+from stoker.drivers.device_facts import DeviceIdentity
 from stoker.drivers.history_store import SqliteHistoryStore
 from stoker.errors import Dependency
 from stoker.ports.doors import AgentDoor, InferenceDoor, ThermalDoor
+from stoker.ports.fleet import FleetDoor
 from stoker.ports.system import Part
 from stoker.ports.updates import UpdateDoor
 from stoker.services.history import HistoryService
@@ -39,6 +41,7 @@ def build_metrics(
     thermal: ThermalDoor,
     updates: UpdateDoor,
     agent: AgentDoor,
+    fleet: FleetDoor,
 ) -> tuple[Part, ...]:
     """The scraper's door, or nothing. Raises Unavailable, Dependency."""
     if not config.metrics.listen:
@@ -58,7 +61,10 @@ def build_metrics(
         inference=inference.snapshot,
         thermal=thermal.snapshot,
         updates=updates.snapshot,
+        fleet=fleet.snapshot,
         cpu_share=agent.cpu_share,
         uptime_s=agent.uptime_s,
     )
-    return (MetricsServer(parse_address(config.metrics.listen), Collector(looks, {})),)
+    device = DeviceIdentity(lambda: config.device).device_id()
+    labels = {"device": device, "region": config.device.region}
+    return (MetricsServer(parse_address(config.metrics.listen), Collector(looks, labels)),)

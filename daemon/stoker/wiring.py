@@ -13,21 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stoker.api.bus import Bus
-from stoker.api.doors import Published, publish
+from stoker.api.bus import Bus, on_main
+from stoker.api.doors import Published, Services, publish
 from stoker.config.changes import diff
-from stoker.config.schema import Config, ModelConfig
-from stoker.core import simulation
-from stoker.core.boards import BoardFacts, BoardPreset, choose_board
-from stoker.core.thermal_plan import check_sensors
+from stoker.config.schema import Config, ModelConfig, ThermalConfig
+from stoker.core.cpu_choice import parse_list
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
-from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.cpus import usable_cpus
-from stoker.drivers.heat_ports import heat_root, thermal_ports
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
@@ -38,14 +35,14 @@ from stoker.drivers.poller import EpollPoller
 from stoker.drivers.realtime_facts import realtime_facts
 from stoker.drivers.runner_child import ChildLauncher
 from stoker.drivers.session_store import SqliteSessionStore
-from stoker.drivers.simulated_board import BoardThread, plant_of
 from stoker.drivers.standings import NamedStandings
 from stoker.drivers.state_file import JsonStateFile
-from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.systemd_units import SystemdUnits
-from stoker.events.thermal import ThermalSnapshot
+from stoker.fleet_parts import build_fleet
+from stoker.heat_parts import HeatParts, build_heat
+from stoker.installed import Installed
 from stoker.metrics_parts import build_history, build_metrics
-from stoker.ports.doors import CpuShare, InferenceListener, ThermalListener
+from stoker.ports.doors import CpuShare, InferenceListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Part, Standings
 from stoker.services import fit_report
@@ -54,17 +51,23 @@ from stoker.services.history import HistoryService
 from stoker.services.inference import InferenceService
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.measures import Measures
+from stoker.services.no_fleet import NoFleet
 from stoker.services.sessions import SessionService
-from stoker.services.thermal import ThermalService
 from stoker.services.updates import UpdateService
 from stoker.units import Seconds
-from stoker.update_parts import Installed, build_updates
+from stoker.update_parts import build_updates
+
+if TYPE_CHECKING:
+    from stoker.services.fleet import FleetService
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES, _SPARE_PAGES = 4096, 1024  # of sessions.db
+FIFO_PRIORITY = 5
+_FLEET_STOP_S = 5.0  # for a last word to a broker that may be far
 _STOP_MARGIN_S = 4.0  # beyond the runner's three deadlines, for readers to drain
 
-ReadConfig = Callable[[], Config]
+ReadConfig = Callable[[Path | None], Config]
+"""The files as they are now, with this policy among them."""
 
 
 @dataclass
@@ -74,7 +77,7 @@ class Agent:
     config: Config
     bus: Bus
     inference: InferenceService
-    thermal: ThermalService
+    heat: HeatParts
     service: AgentService
     notifier: SystemdNotifier
     authority: PolkitAuthority
@@ -84,29 +87,22 @@ class Agent:
     updates: UpdateService
     history: HistoryService
     installed: Installed
-    simulated: BoardThread | None = None
+    fleet: FleetService | NoFleet
     parts: tuple[Part, ...] = ()
     published: Published | None = None
 
     def start(self) -> None:
         """Heat is watched before work begins; the name is ours before READY."""
-        if self.simulated is not None:
-            self.simulated.start()
-        self.thermal.start()
+        self.heat.start()
         self.inference.start()
         self.sessions.start()
         self.updates.start()
-        self.published = publish(
-            self.bus,
-            self.inference,
-            self.thermal,
-            self.service,
-            self.authority,
-            self.config,
-            self.sessions,
-            self.updates,
-            self.history,
-        )
+        self.fleet.start()
+        services = Services(
+            self.inference, self.heat.thermal, self.heat.calibration, self.service, self.sessions,
+            self.updates, self.history, self.fleet,
+        )  # fmt: skip
+        self.published = publish(self.bus, services, self.authority, self.config)
         for part in self.parts:
             part.start()
         self.notifier.ready()
@@ -119,12 +115,12 @@ class Agent:
         limit = Seconds(3 * self.config.runner.stop_timeout_s + _STOP_MARGIN_S)
         if self.published is not None:
             self.published.close()
+        self.fleet.stop(Seconds(_FLEET_STOP_S))
+        self.heat.calibration.stop(limit)
         self.updates.stop(limit)
         self.inference.stop(limit)
         self.sessions.stop(limit)
-        self.thermal.stop()
-        if self.simulated is not None:
-            self.simulated.stop()
+        self.heat.stop()
         self.bus.close()
         self.lock.release()
 
@@ -135,24 +131,26 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     lock.take()  # before anybody looks into the directory
     clock, notifier = MonotonicClock(), SystemdNotifier()
     standings = NamedStandings(config)
-    installed = Installed(config)
+    installed = Installed(config, read_config)
+    config = installed.config
     inference = build_inference(installed.served(), clock, standings=standings)
-    simulated = simulated_board(config, inference.activity)
-    thermal = build_thermal(config, clock, inference)
+    heat = build_heat(config, clock, inference)
     bus = Bus.connect(config.daemon.bus)
     group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
     authority = PolkitAuthority(bus.con, group)
     agent: Agent
 
     def apply() -> tuple[str, ...]:
-        return _apply(agent, read_config())
+        return _apply(agent, installed.read(installed.now))
+
+    installed.apply = lambda fresh: on_main(lambda: _apply(agent, fresh))
 
     service = AgentService(
         clock=clock,
         notifier=notifier,
         turns={
             "inference": inference.last_turn_s,
-            "thermal": lambda: thermal.last_tick_s() or Seconds(0.0),
+            "thermal": lambda: heat.thermal.last_tick_s() or Seconds(0.0),
         },
         apply=apply,
         cpu_share=read_cpu_share if runs_units(config) else CpuShare,
@@ -160,31 +158,20 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
-    updates = build_updates(installed, inference, thermal, board(config).name)
+    preset = heat.thermal.plan.board
+    updates = build_updates(installed, inference, heat.thermal, preset, units=runs_units(config))
     measures = Measures(clock)
-    measures.listen_to(inference, thermal)
-    history = build_history(config, measures, inference, thermal, updates)
-    parts = (history, *build_metrics(config, measures, inference, thermal, updates, service))
+    measures.listen_to(inference, heat.thermal)
+    history = build_history(config, measures, inference, heat.thermal, updates)
+    fleet = build_fleet(
+        installed, inference, heat.thermal, updates, service.reload, preset, measures.counted
+    )
+    metrics = build_metrics(config, measures, inference, heat.thermal, updates, service, fleet)
     agent = Agent(
-        config, bus, inference, thermal, service, notifier, authority, standings, sessions, lock,
-        updates, history, installed, simulated, parts,
+        config, bus, inference, heat, service, notifier, authority, standings, sessions, lock,
+        updates, history, installed, fleet, (history, *metrics),
     )  # fmt: skip
     return agent
-
-
-def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
-    """The heat loop, which paces and pauses inference."""
-    ports = thermal_ports(config, clock)
-    check_sensors(config.thermal, ports.sensors.discover())
-    thermal = ThermalService(
-        config.thermal,
-        board(config),
-        ports,
-        pause=inference.hold,
-        activity=inference.activity,
-    )
-    thermal.listen(ThermalListener(lambda seen: inference.headroom(pacing(seen))))
-    return thermal
 
 
 def build_inference(
@@ -202,7 +189,7 @@ def build_inference(
         files=LocalModelFiles(),
         clock=clock,
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
-        threads=config.runner.threads or usable_cpus(),
+        threads=runner_threads(config),
         new_id=lambda: secrets.token_hex(16),
         device=LinuxMemory(pressure_file=config.memory.pressure_file),
     )
@@ -225,42 +212,63 @@ def build_sessions(
     )
 
 
-def pacing(seen: ThermalSnapshot) -> float:
-    """Headroom as the scheduler must use it: 1 while frequency caps alone hold the wall."""
-    paced = seen.actuator in ("cpufreq+pacing", "pacing") or seen.state in ("safe", "stop")
-    return seen.headroom if paced else 1.0
-
-
 def runner_launcher(config: Config) -> RunnerLauncher:
     """As units of their own where stokerd is a service and the package is installed, else as
     children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand.
     """
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
-    extra = ("--echo-faults",) if faults else ()
+    extra = (("--echo-faults",) if faults else ()) + placing(config)
+    spins = 0 if "--fifo" in extra else runner.gomp_spincount  # FIFO that spins is a deadlock
     if not runs_units(config):
         scratch = ("--scratch", str(Path(config.daemon.state_dir) / "runner"))
         return ChildLauncher(
             runner.engine,
-            gomp_spincount=runner.gomp_spincount,
+            gomp_spincount=spins,
             extra=(*extra, *scratch),
             huge_pages=config.memory.huge_pages,
         )
     return runner_unit.UnitLauncher(
         runner.engine,
         runtime_dir=Path(config.daemon.runtime_dir),
-        gomp_spincount=runner.gomp_spincount,
+        gomp_spincount=spins,
         systemd=SystemdUnits(),
         extra=extra,
         huge_pages=config.memory.huge_pages,
     )
 
 
+def placing(config: Config, share: Callable[[], CpuShare] = read_cpu_share) -> tuple[str, ...]:
+    """The runner's options for its compute threads. By itself it is pinned only on CPUs that
+    nobody else wants: elsewhere a pinned thread waits for its CPU while another one idles, and
+    all threads wait for it. FIFO needs such CPUs always."""
+    made = share() if runs_units(config) else CpuShare()
+    alone, pin = made.state == "partition", config.runner.pin
+    if pin == "auto":
+        pin = "one-to-one" if alone else "off"
+    if config.runner.realtime == "off" or alone:
+        fifo = ("--fifo", str(FIFO_PRIORITY)) if config.runner.realtime == "fifo" else ()
+        return ("--pin", pin, *fifo)
+    why = made.reason or "the runner has no CPUs of its own"
+    _log.warning("runner.realtime = fifo is not used: there is no partition (%s)", why)
+    return ("--pin", pin)
+
+
+def runner_threads(config: Config, share: Callable[[], CpuShare] = read_cpu_share) -> int:
+    """As configured, else the CPUs that the runner will have."""
+    if config.runner.threads:
+        return config.runner.threads
+    made = share() if runs_units(config) else CpuShare()
+    if made.state in ("partition", "cpuset") and made.cpus:
+        return min(len(parse_list(made.cpus)), os.cpu_count() or 1)
+    return usable_cpus()
+
+
 def inspect_fit(config: Config, model: ModelConfig) -> dict[str, object]:
     """What of a model fits this device; a runner of its own reads the file."""
     runner = ChildLauncher("llama", gomp_spincount=config.runner.gomp_spincount).start()
     try:
-        return fit_report.report(runner, LinuxMemory(), model, config)
+        return fit_report.report(runner, LinuxMemory(), model, config, LocalModelFiles().size_bytes)
     finally:
         runner.close()
         runner.signal(signal.SIGTERM)
@@ -275,39 +283,6 @@ def runs_units(config: Config) -> bool:
     return service and runner_unit.installed()
 
 
-def check_board(config: Config) -> BoardPreset:
-    """As ``board``, and the sensors that the configuration names are there. A simulated board
-    has its own, which are not there before it is."""
-    if simulation.parse(config.thermal.board) is None:
-        check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
-    return board(config)
-
-
-def board(config: Config) -> BoardPreset:
-    """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
-    presets = load_boards(board_directory())
-    wanted = simulation.parse(config.thermal.board)
-    if wanted is not None:
-        return choose_board(presets, BoardFacts(), plant_of(wanted.plant).board)
-    facts = read_board_facts(Path(config.thermal.sysfs_root))
-    return choose_board(presets, facts, config.thermal.board)
-
-
-def simulated_board(config: Config, activity: Callable[[], float]) -> BoardThread | None:
-    """Where ``thermal.board`` asks for one; its tree is there on return."""
-    wanted = simulation.parse(config.thermal.board)
-    if wanted is None:
-        return None
-    _log.warning("heat and clocks are simulated: %s", config.thermal.board)
-    return BoardThread(wanted, heat_root(config), activity)
-
-
-def board_directory() -> Path:
-    """The checkout's presets when run from one, else the package's."""
-    checkout = Path(__file__).parents[2] / "policies" / "boards"
-    return checkout if checkout.is_dir() else Path("/usr/share/stoker/boards")
-
-
 def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     """Take over what can change while running; the names of what cannot."""
     changes = diff(agent.config, fresh)
@@ -316,6 +291,8 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     agent.installed.config = fresh
     agent.inference.reconfigure(agent.installed.served())
     agent.sessions.reconfigure(fresh)
+    thermal = _live_heat(agent.config, fresh)
+    agent.heat.thermal.reconfigure(thermal)
     agent.authority.configure(fresh.access.admin_group, fresh.access.gateway_user)
     agent.standings.configure(fresh)
     if agent.published is not None:
@@ -323,11 +300,13 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     agent.config = replace(
         agent.config,
         daemon=replace(agent.config.daemon, log_level=fresh.daemon.log_level),
+        device=replace(fresh.device, id=agent.config.device.id),
         swap=fresh.swap,
         restart=fresh.restart,
         inference=fresh.inference,
         sampling=fresh.sampling,
         sessions=fresh.sessions,
+        thermal=thermal,
         access=fresh.access,
         quotas=fresh.quotas,
         users=fresh.users,
@@ -335,3 +314,15 @@ def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:
     )
     _log.info("configuration read again; restart needed for: %s", ", ".join(later) or "nothing")
     return later
+
+
+def _live_heat(old: Config, fresh: Config) -> ThermalConfig:
+    """What the heat loop takes while it runs; sensors and actuators stay as they are."""
+    return replace(
+        old.thermal,
+        wall_c=fresh.thermal.wall_c,
+        law=fresh.thermal.law,
+        margin_k=fresh.thermal.margin_k,
+        gain_w_per_k=fresh.thermal.gain_w_per_k,
+        reset_s=fresh.thermal.reset_s,
+    )

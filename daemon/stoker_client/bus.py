@@ -89,11 +89,11 @@ class Bus:
     ) -> tuple[str, int]:  # fmt: skip
         """(job path, descriptor of the stream); the descriptor is the caller's to close.
 
-        A large request of CreateJob goes as a memory file, unless the agent is too old for that.
+        A large request goes as a memory file, unless the agent is too old for that.
         """
-        if method == "CreateJob" and handover.worth_it(request):
+        if handover.worth_it(request):
             with contextlib.suppress(_TooOldError):
-                return self._open_with_file(path, interface, request, options, timeout_s)
+                return self._open_with_file(path, interface, method, request, options, timeout_s)
         return self._open(
             path, interface, method, "(a{sv}a{sv})",
             lambda: (variants(request), variants(options)), timeout_s,
@@ -107,12 +107,13 @@ class Bus:
         return handover.read(int(descriptors.get(reply.unpack()[0])))
 
     def _open_with_file(
-        self, path: str, interface: str, request: Pairs, options: Pairs, timeout_s: float
-    ) -> tuple[str, int]:
+        self, path: str, interface: str, method: str, request: Pairs, options: Pairs,
+        timeout_s: float,
+    ) -> tuple[str, int]:  # fmt: skip
         fd = handover.sealed(request)
         try:
             return self._open(
-                path, interface, "CreateJobFd", "(ha{sv})",
+                path, interface, f"{method}Fd", "(ha{sv})",
                 lambda: (0, variants(options)), timeout_s, fd,
             )  # fmt: skip
         except StokerClientError as error:

@@ -16,6 +16,7 @@ from typing import Any, Final, Unpack
 from stoker_client import history, requests
 from stoker_client.bus import AGENT_PATH, Bus
 from stoker_client.errors import StokerClientError
+from stoker_client.fleet import Fleet
 from stoker_client.history import Past
 from stoker_client.requests import Messages, Options, Settings
 from stoker_client.session import Session, open_path
@@ -139,6 +140,25 @@ class Stoker:
         """All that this board shows of heat, read or refused; see Thermal1.Discover."""
         return [dict(found) for found in self._bus.call(THERMAL, "Discover", timeout_s=timeout_s)]
 
+    def calibrate(self, *, fresh: bool = False) -> None:
+        """Begin to measure the operating points of the loaded model, or go on; follow
+        ``calibration``. It ends when this object leaves the bus. Needs rights."""
+        self._bus.call_dict(AGENT_PATH, THERMAL, "Calibrate", {"fresh": ("b", fresh)})
+
+    def cancel_calibration(self, timeout_s: float = 60.0) -> None:
+        """Returns when every clock is given back. Needs rights."""
+        self._bus.call(THERMAL, "CancelCalibration", timeout_s=timeout_s)
+
+    def calibration(self) -> tuple[str, float, str]:
+        """(state, progress 0..1, reason); see Thermal1.Calibration."""
+        now = self._bus.properties(THERMAL)
+        progress = float(now.get("CalibrationProgress", 0.0))
+        return str(now.get("Calibration", "")), progress, str(now.get("CalibrationReason", ""))
+
+    def operating_points(self) -> dict[str, Any]:
+        """What was measured of the loaded model; the keys are in org.stoker.Thermal1.xml."""
+        return dict(self._bus.call(THERMAL, "OperatingPoints"))
+
     def realtime(self) -> dict[str, Any]:
         """Where and how the model's process runs: the properties of RealTime1, in lower case."""
         found = self._bus.properties(REALTIME)
@@ -191,6 +211,11 @@ class Stoker:
         one serves as before. Needs rights.
         """
         return dict(self._bus.call(AGENT, "SelectModel", name, timeout_s=timeout_s))
+
+    @property
+    def fleet(self) -> Fleet:
+        """The connection to a fleet's broker."""
+        return Fleet(self._bus)
 
     @property
     def updates(self) -> Updates:

@@ -51,6 +51,7 @@ class Settings(TypedDict, total=False):
     model: str
     window_turns: int  # earlier turns that go to the model
     window_tokens: int  # tokens they may have; 0 = what the model takes
+    summary: str  # on | off: of what the window leaves out; "" = as the agent is configured
     ttl_s: int  # unused for so long = deleted; 0 = as the agent is configured
 
 
@@ -60,6 +61,7 @@ _SETTINGS: Final = {
     "model": "s",
     "window_turns": "x",
     "window_tokens": "x",
+    "summary": "s",
     "ttl_s": "x",
 }
 _SIGNATURES: Final = {

@@ -14,6 +14,7 @@ import sys
 import time
 
 from gi.repository import GLib
+from tests.fakes.calibration import FakeCalibration
 from tests.fakes.doors import FakeAgent, FakeAuthority, FakeInference, FakeThermal
 from tests.fakes.history import FakeHistory
 from tests.fakes.sessions import MemorySessionStore
@@ -21,10 +22,11 @@ from tests.fakes.update_door import FakeUpdates
 
 from stoker.api import errormap
 from stoker.api.bus import Bus
-from stoker.api.doors import publish
+from stoker.api.doors import Services, publish
 from stoker.config.schema import Config, InferenceConfig
 from stoker.drivers.clock import MonotonicClock
 from stoker.errors import StokerError
+from stoker.services.no_fleet import NoFleet
 from stoker.services.sessions import SessionService
 from stoker.units import Bytes, Celsius, Fraction
 
@@ -72,17 +74,11 @@ def main() -> int:
         authority = FakeAuthority(frozenset({0, os.geteuid()}), options.gateway)
         agent = FakeAgent()
         sessions = conversations(inference, authority)
-        published = publish(
-            bus,
-            inference,
-            thermal,
-            agent,
-            authority,
-            Config(),
-            sessions,
-            FakeUpdates(),
-            FakeHistory(),
-        )
+        services = Services(
+            inference, thermal, FakeCalibration(), agent, sessions, FakeUpdates(), FakeHistory(),
+            NoFleet(),
+        )  # fmt: skip
+        published = publish(bus, services, authority, Config())
         agent.on_reload = lambda: published.reconfigure(SMALL)
     except StokerError as error:
         sys.stderr.write(f"{error}\n")

@@ -283,6 +283,9 @@ class FakeThermal:
         policy = FrequencyPolicy("policy0", (0, 1), steps[0], steps[1], steps, writable=True)
         return ThermalDetails(self._snapshot, sensors, (policy,))
 
+    def lateness(self) -> dict[int, int]:
+        return {1: 7, 0: 0}
+
     def discover(self) -> Future[tuple[Found, ...]]:
         zone = Finding("zone", "cpu", "/sys/x", "51.5 °C")
         meter = Finding("power", "package-0", "/sys/z", "", "EACCES", "read")

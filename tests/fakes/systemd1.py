@@ -1,9 +1,10 @@
 """systemd's manager as stokerd meets it, as a process: ``python -m tests.fakes.systemd1 ADDRESS``.
 
-Knows stoker-runner@N.service only; its processes are real echo runners that connect to
-``--sockets``/runner-N.sock. A unit that ended well is forgotten, one that failed is kept until
-it is reset, as with systemd. ``--deny`` refuses as polkit does; ``--broken`` cannot execute;
-``--oom`` and ``--watchdog`` say so of every unit that was killed.
+Knows stoker-runner@N and stoker-apply@N only; its processes are real echo runners and real
+appliers of deltas (or ``--apply MODULE``) that connect to ``--sockets``/runner-N.sock. A unit
+that ended well is forgotten, one that failed is kept until it is reset, as with systemd.
+``--deny`` refuses as polkit does; ``--broken`` cannot execute; ``--oom`` and ``--watchdog``
+say so of every unit that was killed; ``--immortal`` kills nothing.
 """
 
 from __future__ import annotations
@@ -74,17 +75,23 @@ class Manager:
             invocation.return_value(None)
         else:
             process = self.units[name][0]
-            if process is not None and process.poll() is None:
+            if process is not None and process.poll() is None and not self.options.immortal:
                 process.send_signal(rest[1] if method == "KillUnit" else 15)
             job = GLib.Variant("(o)", ("/job/2",))
             invocation.return_value(job if method == "StopUnit" else None)
 
     def start(self, name: str) -> None:
-        number = re.fullmatch(r"stoker-runner@(\d+)\.service", name)
-        assert number, name
-        base = Path(self.options.sockets) / f"runner-{number[1]}"
+        found = re.fullmatch(r"stoker-(runner|apply)@(\d+)\.service", name)
+        assert found, name
+        base = Path(self.options.sockets) / f"{found[1]}-{found[2]}"
         process = None
-        if not self.options.broken:
+        if self.options.broken:
+            pass
+        elif found[1] == "apply":
+            process = subprocess.Popen(
+                [sys.executable, "-m", self.options.apply, "--connect", f"{base}.sock"]
+            )
+        else:
             settings = dict(
                 row.split("=", 1) for row in base.with_suffix(".env").read_text().splitlines()
             )
@@ -134,7 +141,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--sockets", default="/nonexistent")
-    for flag in ("deny", "broken", "oom", "watchdog"):
+    parser.add_argument("--apply", default="stoker_ota.apply")
+    for flag in ("deny", "broken", "oom", "watchdog", "immortal"):
         parser.add_argument(f"--{flag}", action="store_true")
     options = parser.parse_args()
     flags = Gio.DBusConnectionFlags

@@ -156,6 +156,7 @@ def test_status_thermal_and_version(client: BusClient) -> None:
     assert client.get_all(contract.THERMAL) == {
         "Temperature": 51.5, "Wall": 75.0, "Headroom": 0.8, "Cap": 1_500_000, "State": "ok",
         "HeadroomThresholds": [0.75, 0.5, 0.25, 0.1],
+        "Calibration": "idle", "CalibrationProgress": 0.0, "CalibrationReason": "",
     }  # fmt: skip
     assert set(client.get_all(contract.INFERENCE)) == {
         "State", "LoadProgress", "Model", "QueueDepth", "ActiveJobs",

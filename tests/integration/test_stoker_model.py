@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,35 @@ def test_a_budget_is_met_by_the_groups_that_hurt_least(
     assert 0 < len(found["low"]) < len(harms)
     assert not list(folder.glob("budget.gguf.study.json")), "the study has ended"
     assert not list(folder.glob(".budget*"))
+
+
+def test_an_ended_study_goes_on_where_it_was_and_comes_to_the_same_end(
+    child_env: dict[str, str], tool: Run, source: str, folder: Path
+) -> None:
+    text, target = str(folder / "text.txt"), folder / "again.gguf"
+    words = ("quantize", source, str(target), "--budget", "900K", "--low", "q4_0", "--text", text,
+             "--tokens", "80")  # fmt: skip
+    notes = folder / "again.gguf.study.json"
+    command = [sys.executable, "-m", "stoker.models.main", "--threads", "1", *words]
+    with subprocess.Popen(command, env=child_env, start_new_session=True) as first:
+        end = time.monotonic() + 60
+        while not notes.exists() or len(json.loads(notes.read_text())["results"]) < 3:
+            assert first.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        os.killpg(first.pid, signal.SIGKILL)
+    kept = json.loads(notes.read_text())["results"]
+    assert 3 <= len(kept) < 12
+    assert not target.exists()
+    notes.write_text(notes.read_text().replace(str(kept[""]["kl_mean"]), "0.0"))  # to be recognised
+    found = tool(*words)
+    assert not notes.exists()
+    # the base's harm was taken from the notes: every group's is as large as was measured for it
+    (some,) = [one for one in found["groups"] if one["name"] in kept][:1]
+    assert some["kl"] == kept[some["name"]]["kl_mean"]
+    whole = folder / "whole.gguf"
+    tool(*words[:2], str(whole), *words[3:])
+    assert whole.read_bytes() == target.read_bytes()
 
 
 def test_layers_go_by_number(tool: Run, source: str, folder: Path) -> None:

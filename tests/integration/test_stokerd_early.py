@@ -24,9 +24,9 @@ def test_sighup_in_the_first_moment_does_not_end_it(
     command = [
         sys.executable, "-c",
         "import os, signal, stoker.main as m; real = m.configuration\n"
-        "def late(args):\n"
+        "def late(*args, **more):\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
-        "    return real(args)\n"
+        "    return real(*args, **more)\n"
         "m.configuration = late; raise SystemExit(m.entry())",
         "--engine=echo", f"--bus={private_bus.address}", f"--state-dir={tmp_path / 's'}",
         f"--runtime-dir={tmp_path / 'r'}", f"--config={config}",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.stokerd_rig import Stokerd, echoes, until
 
@@ -19,16 +20,19 @@ pytestmark = pytest.mark.bus
 MODEL = '[models.echo]\npath = "/dev/null"\n'
 
 
-def _scrape(path: str) -> dict[str, float]:
-    """Sums over all labels."""
+def _families(path: str) -> list[Metric]:
     connection = http.client.HTTPConnection("localhost", timeout=10)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(10)
     connection.sock.connect(path)
     connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
+    return list(text_string_to_metric_families(connection.getresponse().read().decode()))
+
+
+def _scrape(path: str) -> dict[str, float]:
+    """Sums over all labels."""
     found: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
+    for family in _families(path):
         for sample in family.samples:
             found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return found
@@ -50,6 +54,19 @@ def test_answers_are_counted_and_timed(
         tokens = found["stoker_completion_tokens_total"]
         assert found["stoker_inter_token_seconds_count"] == tokens - 1 > 2
     assert not Path(path).exists()
+
+
+def test_every_number_says_whose_it_is(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    path = f"{tmp_path}/m.sock"
+    more = '[device]\nid = "dev-1"\nregion = "north"\n[fleet]\nbroker = "mqtt://127.0.0.1:1"\n'
+    with echoes(private_bus, tmp_path, child_env) as begin:
+        begin(f'{MODEL}{more}[metrics]\nlisten = "unix:{path}"\n')
+        samples = [sample for family in _families(path) for sample in family.samples]
+    whose = {(item.labels.get("device"), item.labels.get("region")) for item in samples}
+    assert whose == {("dev-1", "north")}
+    assert [item.value for item in samples if item.name == "stoker_fleet_connected"] == [0.0]
 
 
 def test_without_an_address_the_library_is_not_loaded(

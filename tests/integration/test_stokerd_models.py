@@ -64,6 +64,13 @@ def test_select_model_answers_when_the_new_one_serves_and_jobs_go_on(start: Star
     assert daemon.client.ask("still here") == "still here"
 
 
+def test_the_selected_model_is_there_again_after_a_restart(start: Start) -> None:
+    first = start()
+    select(first, "bee")
+    first.stop()
+    assert start().status()["model"] == "b"
+
+
 def test_a_model_that_crashes_is_told_and_the_old_one_serves_on(start: Start) -> None:
     daemon = start()
     with pytest.raises(errors.ModelUnavailable, match="broken"):

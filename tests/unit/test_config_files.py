@@ -136,3 +136,49 @@ def test_a_file_that_was_named_stands_alone(
     (tmp_path / "vendor/x.toml").write_text('[models.tiny]\npath = "/m/tiny.gguf"\n')
     monkeypatch.setattr(config_files, "VENDOR_PATH", tmp_path / "vendor")
     assert load(main).models == ()
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    file = tmp_path / "policy"
+    file.write_text("[inference]\nmax_tokens = 7\n[quotas]\nqueued_jobs = 3\n")
+    return file
+
+
+def test_a_policy_counts_before_the_owner_s_files_key_by_key(main: Path, policy: Path) -> None:
+    _drop(main, "10-a.toml", "[quotas]\nqueued_jobs = 5\n")
+    config = load(main, policy)
+    assert (config.inference.max_tokens, config.quotas.queued_jobs) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[daemon]\nstate_dir = '/x'", "daemon.state_dir"),
+        ("[updates]\ntrust = '/x'", "updates.trust"),
+        ("[device]\nlabels = {ring = 'canary'}", "device.labels.ring"),
+        ("[models.chat]\npath = '/x'", "models.chat.path"),
+        ("[runner]\nlibraries = '/x'", "runner.libraries"),
+        ("[thermal]\nactuate = false", "thermal.actuate"),
+        ("[thermal]\nsysfs_root = '/x'", "thermal.sysfs_root"),
+        ("thermal = {}", "thermal"),
+        ("[thermal]\nwall_cx = 1", "thermal.wall_cx"),
+        ("quotas_extra = 1", "quotas_extra"),
+    ],
+)
+def test_a_policy_may_not_set_what_is_the_device_s(
+    main: Path, policy: Path, text: str, key: str
+) -> None:
+    policy.write_text(text)
+    with pytest.raises(ConfigInvalid, match="a policy may not set it") as caught:
+        load(main, policy)
+    assert caught.value.details["path"] == key
+
+
+def test_a_policy_that_is_gone_or_out_of_range_is_named(main: Path, policy: Path) -> None:
+    policy.write_text("[thermal]\nwall_c = 300.0\n")
+    with pytest.raises(ConfigInvalid, match=f"{policy}: thermal.wall_c"):
+        load(main, policy)
+    policy.unlink()
+    with pytest.raises(ConfigInvalid, match="no such file"):
+        load(main, policy)

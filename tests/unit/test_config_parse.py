@@ -63,6 +63,13 @@ def test_merging_leaves_the_callers_tables_alone() -> None:
     assert first == {"runner": {"slots": 2}}
 
 
+def test_labels_of_several_files_come_together() -> None:
+    config = _parse(
+        '[device]\nlabels = {site = "north", ring = "late"}\n', '[device.labels]\nring = "canary"\n'
+    )
+    assert config.device.labels == {"site": "north", "ring": "canary"}
+
+
 def test_an_error_names_the_file_that_set_the_key() -> None:
     error = _refused("[runner]\nslots = 2\n", "[runner]\nthreads = 9999\n")
     assert error.message == (
@@ -85,6 +92,11 @@ def test_an_error_names_the_file_that_set_the_key() -> None:
         ("[daemon]\nstate_dir = 'here'", "daemon.state_dir", "absolute"),
         ("[daemon]\nbus = 'sistem'", "daemon.bus", "not system, session"),
         ("[daemon]\nstate_dir = '/a\\u0000b'".replace("'", '"'), "daemon.state_dir", "NUL"),
+        ("[device]\nid = 'a/b'", "device.id", "device's id"),
+        ("[device]\nlabels = {site = 7}", "device.labels.site", "expected a string"),
+        ("[device]\nlabels = {site = ''}", "device.labels.site", "printable"),
+        ("[device]\nlabels = {'a b' = 'x'}", "device.labels.a b", "label's name"),
+        ("[device]\nlabels = {region = 'x'}", "device.labels.region", "device.region"),
         ("[thermal]\nwall_c = 8.5", "thermal.wall_c", "colder"),
         ("[thermal]\nwall_c = 300.0", "thermal.wall_c", "125"),
         ("[thermal]\nwall_c = -5.0", "thermal.wall_c", "0"),

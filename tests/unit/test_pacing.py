@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.events.thermal import ThermalSnapshot
+from stoker.heat_parts import pacing
 from stoker.units import Celsius, Fraction
-from stoker.wiring import pacing
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,8 @@ from stoker.wiring import pacing
         ("ok", "none", 1.0),
         ("ok", "cpufreq+pacing", 0.3),
         ("watching", "pacing", 0.3),
+        ("ok", "cpufreq+threads", 1.0),
+        ("watching", "threads+pacing", 0.3),
         ("safe", "cpufreq", 0.3),
         ("stop", "cpufreq", 0.3),
     ],

@@ -9,7 +9,9 @@ import pytest
 from stoker import wiring
 from stoker.config.schema import Config
 from stoker.drivers import runner_unit
+from stoker.drivers.cpus import usable_cpus
 from stoker.drivers.runner_child import ChildLauncher
+from stoker.ports.doors import CpuShare
 
 
 def _launcher(
@@ -50,3 +52,34 @@ def test_units_are_used_where_stokerd_is_the_packaged_service(
     launcher = _launcher(monkeypatch, setting, service=service, installed=installed, bus=bus)
     wanted = runner_unit.UnitLauncher if unit else ChildLauncher
     assert isinstance(launcher, wanted)
+
+
+PARTITION = CpuShare("partition", "2-3,5")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "share", "words"),
+    [
+        ("systemd", PARTITION, ("--pin", "one-to-one", "--fifo", "5")),
+        ("systemd", CpuShare("cpuset", "2-3", "refused"), ("--pin", "off")),
+        ("child", PARTITION, ("--pin", "off")),  # the partition is not the child's
+    ],
+)
+def test_fifo_needs_a_partition_and_says_so(
+    launcher: str, share: CpuShare, words: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = replace(Config().runner, launcher=launcher, realtime="fifo")
+    config = replace(Config(), runner=runner)
+    assert wiring.placing(config, lambda: share) == words
+    assert ("no partition" in caplog.text) == ("--fifo" not in words)
+
+
+def test_the_runner_has_as_many_threads_as_cpus_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    config = replace(Config(), runner=replace(Config().runner, launcher="systemd"))
+    assert wiring.runner_threads(config, lambda: PARTITION) == 3
+    assert wiring.runner_threads(config, CpuShare) == usable_cpus()
+    seven = replace(config, runner=replace(config.runner, threads=7))
+    assert wiring.runner_threads(seven, lambda: PARTITION) == 7

@@ -11,13 +11,15 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import pydbus
 from gi.repository import Gio, GLib
 
 from stoker.errors import NotAuthorized, StokerError, Unavailable
 
+_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 _FLUSH_LIMIT_S = 1.0
@@ -140,6 +142,20 @@ def post(work: Callable[[], None]) -> None:
         return False
 
     GLib.idle_add(once, priority=GLib.PRIORITY_DEFAULT)
+
+
+def on_main(work: Callable[[], _T]) -> Future[_T]:
+    """``work``'s result, made in the main loop; for threads that wait for it."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:  # one caller's fault must not end the loop
+            future.set_exception(error)
+
+    post(run)
+    return future
 
 
 def after(seconds: float, work: Callable[[], None]) -> None:

@@ -24,10 +24,11 @@ HISTORY: Final = "org.stoker.History1"
 REALTIME: Final = "org.stoker.RealTime1"
 UPDATE: Final = "org.stoker.Update1"
 UPDATE_JOB: Final = "org.stoker.UpdateJob1"
+FLEET: Final = "org.stoker.Fleet1"
 UPDATES_PATH: Final = "/org/stoker/Agent1/updates"
 PROPERTIES: Final = "org.freedesktop.DBus.Properties"
 INTERFACES: Final = (
-    AGENT, HISTORY, INFERENCE, JOB, REALTIME, SESSION, THERMAL, UPDATE, UPDATE_JOB,
+    AGENT, FLEET, HISTORY, INFERENCE, JOB, REALTIME, SESSION, THERMAL, UPDATE, UPDATE_JOB,
 )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from gi.repository import GLib
 
 from stoker.api import contract
+from stoker.api import fleet as fleet_room
 from stoker.api import inference as inference_room
 from stoker.api import thermal as thermal_room
 from stoker.api import update as update_room
@@ -19,7 +21,8 @@ from stoker.api.agent import AgentRoom
 from stoker.api.bus import Bus, after, post
 from stoker.api.callers import Callers
 from stoker.api.changes import Changes, Latest
-from stoker.api.exports import Exports, pack_properties
+from stoker.api.exports import Door, Exports, pack_properties
+from stoker.api.fleet import FleetRoom
 from stoker.api.history import HistoryRoom
 from stoker.api.inference import InferenceRoom
 from stoker.api.job import Jobs
@@ -29,6 +32,8 @@ from stoker.api.session import Sessions
 from stoker.api.thermal import ThermalRoom
 from stoker.api.update import UpdateRoom
 from stoker.config.schema import Config
+from stoker.events.fleet import FleetSnapshot
+from stoker.events.operating import Calibration
 from stoker.events.thermal import ThermalSnapshot
 from stoker.events.updates import UpdateSnapshot
 from stoker.ports.doors import (
@@ -39,7 +44,9 @@ from stoker.ports.doors import (
     ThermalDoor,
     ThermalListener,
 )
+from stoker.ports.fleet import FleetDoor, FleetListener
 from stoker.ports.history import HistoryDoor
+from stoker.ports.operating import CalibrationDoor
 from stoker.ports.sessions import SessionDoor
 from stoker.ports.system import Authority
 from stoker.ports.updates import UpdateDoor, UpdateListener
@@ -64,27 +71,32 @@ class Published:
             self._undo.pop()()
 
 
-def publish(
-    bus: Bus,
-    inference: InferenceDoor,
-    thermal: ThermalDoor,
-    agent: AgentDoor,
-    authority: Authority,
-    config: Config,
-    conversations: SessionDoor,
-    updating: UpdateDoor,
-    history: HistoryDoor,
-) -> Published:
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What stands behind the doors."""
+
+    inference: InferenceDoor
+    thermal: ThermalDoor
+    calibration: CalibrationDoor
+    agent: AgentDoor
+    conversations: SessionDoor
+    updates: UpdateDoor
+    history: HistoryDoor
+    fleet: FleetDoor
+
+
+def publish(bus: Bus, services: Services, authority: Authority, config: Config) -> Published:
     """Register every object, listen to the services, then own the name.
 
     Runs in the main thread, before or in the main loop. Raises Unavailable or
     NotAuthorized (the name); then nothing stays published.
     """
+    inference, heating = services.inference, (services.thermal, services.calibration)
     limits = Limits.of(config)
-    callers = Callers(bus.con, inference.caller_vanished)
+    callers = Callers(bus.con, _leavers(inference, services.calibration))
     exports = Exports(bus, callers, limits.max_request_bytes + _ENVELOPE_BYTES)
     jobs = Jobs(bus, exports, inference, authority)
-    sessions = Sessions(exports, conversations, jobs, config)
+    sessions = Sessions(exports, services.conversations, jobs, config)
     asking = InferenceRoom(inference, jobs, limits, sessions.methods(), authority)
 
     def reconfigure(fresh: Config) -> None:
@@ -92,21 +104,15 @@ def publish(
         asking.limits = Limits.of(fresh)
         exports.max_call_bytes = asking.limits.max_request_bytes + _ENVELOPE_BYTES
 
-    updates = UpdateRoom(exports, updating, authority)
+    updates = UpdateRoom(exports, services.updates, authority)
     published = Published([callers.close, exports.close, updates.close], reconfigure)
     try:
-        for room in (
-            asking,
-            ThermalRoom(thermal),
-            AgentRoom(agent, inference, thermal, authority),
-            RealTimeRoom(agent, inference),
-            HistoryRoom(history),
-            updates,
-        ):
+        for room in (asking, *_rooms(services, authority), updates):
             exports.add(contract.AGENT_PATH, room.door())
-        published._undo += _listen(bus, inference, thermal, jobs)
-        published._undo += _listen_to_updates(bus, updating, updates)
-        conversations.listen(lambda session: post(lambda: sessions.withdraw(session)))
+        published._undo += _listen(bus, inference, heating, jobs)
+        published._undo += _listen_to_updates(bus, services.updates, updates)
+        published._undo.append(_listen_to_fleet(bus, services.fleet))
+        services.conversations.listen(lambda session: post(lambda: sessions.withdraw(session)))
         bus.own(contract.BUS_NAME)
     except BaseException:
         published.close()
@@ -115,13 +121,42 @@ def publish(
     return published
 
 
+class _Room(Protocol):
+    def door(self) -> Door: ...
+
+
+def _rooms(services: Services, authority: Authority) -> tuple[_Room, ...]:
+    """Those that need nothing but a service."""
+    return (
+        ThermalRoom(services.thermal, services.calibration, authority),
+        AgentRoom(services.agent, services.inference, services.thermal, authority),
+        RealTimeRoom(services.agent, services.inference),
+        HistoryRoom(services.history),
+        FleetRoom(services.fleet, authority),
+    )
+
+
+def _leavers(*doors: InferenceDoor | CalibrationDoor) -> Callable[[str], None]:
+    """Who left the bus is told to all that do something for a caller."""
+
+    def vanished(name: str) -> None:
+        for door in doors:
+            door.caller_vanished(name)
+
+    return vanished
+
+
 def _listen(
-    bus: Bus, inference: InferenceDoor, thermal: ThermalDoor, jobs: Jobs
+    bus: Bus, inference: InferenceDoor, heating: tuple[ThermalDoor, CalibrationDoor], jobs: Jobs
 ) -> list[Callable[[], None]]:
     """Services tell us from their threads; each word hops to the main loop in order."""
+    thermal, calibration = heating
+
+    def hot() -> dict[str, Any]:
+        return thermal_room.properties(thermal.snapshot(), calibration.view())
 
     asked = _changes(bus, contract.INFERENCE, inference_room.properties(inference.snapshot()))
-    heat = _changes(bus, contract.THERMAL, thermal_room.properties(thermal.snapshot()))
+    heat = _changes(bus, contract.THERMAL, hot())
 
     def offer_inference(snapshot: InferenceSnapshot) -> None:
         asked.offer(inference_room.properties(snapshot))
@@ -134,7 +169,10 @@ def _listen(
 
     def offer_heat(snapshot: ThermalSnapshot) -> None:
         headroom.offer(snapshot)
-        heat.offer(thermal_room.properties(snapshot))
+        heat.offer(hot())
+
+    def offer_calibration(_view: Calibration) -> None:
+        heat.offer(hot())
 
     inference.listen(
         InferenceListener(
@@ -145,6 +183,7 @@ def _listen(
         )
     )
     thermal.listen(ThermalListener(changed=Latest(post, offer_heat).put))
+    calibration.listen(Latest(post, offer_calibration).put)
     return [asked.close, heat.close]
 
 
@@ -163,6 +202,16 @@ def _listen_to_updates(bus: Bus, service: UpdateDoor, room: UpdateRoom) -> list[
     if service.current_job:
         room.publish(service.current_job)
     return [news.close]
+
+
+def _listen_to_fleet(bus: Bus, service: FleetDoor) -> Callable[[], None]:
+    news = _changes(bus, contract.FLEET, fleet_room.properties(service.snapshot()))
+
+    def offer(snapshot: FleetSnapshot) -> None:
+        news.offer(fleet_room.properties(snapshot))
+
+    service.listen(FleetListener(changed=Latest(post, offer).put))
+    return news.close
 
 
 def _changes(bus: Bus, interface: str, first: dict[str, Any]) -> Changes:

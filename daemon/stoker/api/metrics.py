@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from stoker import __version__
 from stoker.core.latency import BOUNDS_S, Histogram
 from stoker.core.measures import Counted, Key, Work
+from stoker.events.fleet import FleetSnapshot
 from stoker.events.thermal import ThermalSnapshot
 from stoker.events.updates import UpdateSnapshot
 from stoker.ports.doors import CpuShare, InferenceSnapshot
@@ -41,6 +42,7 @@ class Looks:
     inference: Callable[[], InferenceSnapshot]
     thermal: Callable[[], ThermalSnapshot]
     updates: Callable[[], UpdateSnapshot]
+    fleet: Callable[[], FleetSnapshot]
     cpu_share: Callable[[], CpuShare]
     uptime_s: Callable[[], float]
 
@@ -60,6 +62,7 @@ class Collector:
             *_inference(looks.inference()),
             *_heat(looks.thermal(), counted),
             *_updates(looks.updates()),
+            *_fleet(looks.fleet()),
             _states("stoker_partition_level", "Level of CPU isolation the runner has",
                     looks.cpu_share().state, PARTITION_LEVELS),
             _gauge("stoker_uptime_seconds", "Since stokerd started", looks.uptime_s()),
@@ -148,6 +151,14 @@ def _updates(seen: UpdateSnapshot) -> Iterator[Metric]:
     yield phase
     yield _gauge("stoker_update_generation", "Installed set; 0 = the package's own", seen.current)
     yield _gauge("stoker_update_clock_trusted", "1 = expiry decides", float(seen.clock_trusted))
+
+
+def _fleet(seen: FleetSnapshot) -> Iterator[Metric]:
+    """Nothing where no broker is configured: 0 would be an alarm."""
+    if seen.state == "off":
+        return
+    yield _gauge("stoker_fleet_connected", "1 while the broker is there", seen.state == "online")
+    yield _gauge("stoker_fleet_outbox", "Messages that wait for the broker", seen.outbox)
 
 
 def _info(seen: InferenceSnapshot) -> Metric:

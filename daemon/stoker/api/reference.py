@@ -14,9 +14,9 @@ from typing import Final
 
 from stoker.api import contract, errormap
 
-ORDER: Final = (
+ORDER: Final[tuple[str, ...]] = (
     contract.AGENT, contract.INFERENCE, contract.JOB, contract.SESSION, contract.THERMAL,
-    contract.REALTIME, contract.UPDATE, contract.UPDATE_JOB, contract.HISTORY,
+    contract.REALTIME, contract.UPDATE, contract.UPDATE_JOB, contract.FLEET, contract.HISTORY,
 )  # fmt: skip
 _HEAD: Final = """\
 # D-Bus API

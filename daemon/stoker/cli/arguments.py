@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from stoker.cli import device_words
 from stoker.cli.verb import Verb
+from stoker_ota.core import word_order
 
 USAGE_STATUS: Final = 64  # as invalid-request in the table of errors
 HELP_WIDTH: Final = 88
@@ -32,6 +33,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(USAGE_STATUS, f"{self.prog}: {message}\n")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = sys.argv[1:] if args is None else args
+        if self._subparsers is None:  # a verb's: else the verb's options would come before it
+            words = word_order.gathered(self, words)
+        return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
         if self.epilog is None:
@@ -119,6 +128,12 @@ def _fill_chat(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--session", metavar="NAME", help="talk on in a kept conversation, or begin it")
     add("--new", action="store_true", help="begin a conversation that the agent keeps")
+    add(
+        "--summary",
+        metavar="on|off",
+        choices=("on", "off"),
+        help="in a kept one: summarise what no longer goes along (the model reads that instead)",
+    )
     add("--list", action="store_true", help="list kept conversations")
 
 
@@ -247,6 +262,7 @@ VERBS: Final[tuple[Verb, ...]] = (
     *device_words.HEAT_AND_TIME,
     *device_words.PAST,
     *device_words.UPDATES,
+    *device_words.FLEET,
     Verb(
         "version",
         "the version of this program",

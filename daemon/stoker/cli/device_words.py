@@ -1,4 +1,4 @@
-"""The words of the device itself on stokerctl's command line: heat, real time, past, updates."""
+"""The words of the device itself on stokerctl's command line: heat, past, updates, fleet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from stoker.cli.verb import Verb
 def _fill_thermal(parser: argparse.ArgumentParser) -> None:
     actions = ("show", "discover")
     parser.add_argument("action", nargs="?", choices=actions, default="show", help="what to do")
+
+
+def _fill_calibrate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", nargs="?", choices=("run", "show", "cancel"), default="run", help="what to do")
+    add("--fresh", action="store_true", help="measure all points anew")
 
 
 def _fill_rt(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +36,7 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", nargs="?", choices=actions, default="list", help="what to do")
     add("target", metavar="FOLDER", nargs="?", help="the bundle; a name to confirm; why to inhibit")
-    add("--deployment", metavar="NAME", help="which one of the bundle, if it has several")
+    add("--deployment", metavar="NAME", help="which one, if there are several")
     add("--force", action="store_true", help="although it failed before, and without its hours")
     add("--no-wait", action="store_true", help="begin it and leave")
     add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
@@ -73,6 +79,13 @@ def _hours(word: str) -> float:
     return value
 
 
+def _fill_fleet(parser: argparse.ArgumentParser) -> None:
+    actions = ("status", "test", "commands", "enroll", "adopt")
+    add = parser.add_argument
+    add("action", nargs="?", choices=actions, default="status", help="what to do")
+    add("file", metavar="FILE", nargs="?", help="adopt: the signed certificate")
+
+
 def seconds(word: str) -> float:
     value = float(word)
     if not 0 < value < 1e6:
@@ -100,6 +113,20 @@ HEAT_AND_TIME: Final = (
             "stokerctl thermal discover",
         ),
         _fill_thermal,
+    ),
+    Verb(
+        "calibrate",
+        "measure what the model costs in heat (administrators)",
+        "Measure tokens a second and watts of the loaded model over threads and clocks, for\n"
+        "reading and for writing, so that heat is spent where it gives the most. Questions of\n"
+        "others go first. Ctrl-C stops it and gives every clock back; it goes on from there the\n"
+        'next time. "show" prints the points, * marks those that nothing else beats.',
+        (
+            "sudo stokerctl calibrate",
+            "sudo stokerctl calibrate --fresh",
+            "stokerctl calibrate show",
+        ),
+        _fill_calibrate,
     ),
     Verb(
         "rt",
@@ -165,17 +192,41 @@ UPDATES: Final = (
     Verb(
         "update",
         "signed updates of the model",
-        "Signed updates of the model: list what is installed and under way, check the\n"
-        "configured sources, inspect or install a bundle (a folder, such as a USB stick), go\n"
+        "Signed updates of models, adapters, llama.cpp's libraries and policies: list what is\n"
+        "installed and under way, check the configured sources, inspect or install a bundle (a\n"
+        "folder, such as a USB stick, or one file) or, without one, what the last check found, go\n"
         "back to the set before, confirm one that waits for it, cancel, history, or hold updates\n"
         "back until Ctrl-C. Looking is for everyone, the rest for root and group stoker-admin.",
         (
             "stokerctl update",
             "sudo stokerctl update inspect /media/usb/bundle",
             "sudo stokerctl update install /media/usb/bundle",
+            "sudo stokerctl update install chat-2.bundle",
+            "sudo stokerctl update check && sudo stokerctl update install",
             "sudo stokerctl update rollback",
             "stokerctl update history --limit 10",
         ),
         _fill_update,
+    ),
+)
+
+FLEET: Final = (
+    Verb(
+        "fleet",
+        "the connection to a fleet's broker",
+        "The connection to a fleet's broker on one screen: state, groups, desired state, outbox\n"
+        'and what is wrong. "test" tries the way there step by step: name, TCP, TLS, login and\n'
+        'rights. "commands" lists what the fleet has asked for. "enroll" makes a new key on this\n'
+        'device and prints the request for its certificate; "adopt" takes the signed one into use\n'
+        "once the broker has let us in with it. test, enroll and adopt are for root and group\n"
+        "stoker-admin.",
+        (
+            "stokerctl fleet",
+            "sudo stokerctl fleet test",
+            "stokerctl --json fleet commands",
+            "sudo stokerctl fleet enroll > dev-1.csr",
+            "sudo stokerctl fleet adopt dev-1.pem",
+        ),
+        _fill_fleet,
     ),
 )

@@ -24,7 +24,7 @@ PIPE_STATUS: Final = 141
 OUTPUT_STATUS: Final = 74  # EX_IOERR
 INTERRUPT_STATUS: Final = 130
 WITH_A_MODULE: Final = frozenset(
-    {"ask", "bench", "chat", "embed", "report", "sessions", "top", "update"}
+    {"ask", "bench", "calibrate", "chat", "embed", "fleet", "report", "sessions", "top", "update"}
 )
 """Verbs whose ``run`` is in the module of their name; ``facts`` has the others."""
 

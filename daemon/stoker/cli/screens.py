@@ -139,10 +139,27 @@ def thermal(facts: Facts, terminal: Terminal) -> list[str]:
             ("board", _text(facts, "board", terminal) or "unknown"),
             ("sensor", _text(facts, "sensor", terminal) or "none"),
             ("actuator", _text(facts, "actuator", terminal) or "none"),
+            ("points", point(facts, terminal)),
             ("period", f"{1000 * float(facts.get('period_s', 0.0)):.0f} ms"),
         ),
     )
     return lines + _sensors(facts, terminal) + _policies(facts, terminal)
+
+
+def point(facts: Facts, terminal: Terminal) -> str:
+    """The operating point of the phase, or why there is none."""
+    words = [_text(facts, "points", terminal) or "none"]
+    if facts.get("point_watts"):
+        words.append(
+            f"{facts.get('point_tokens_per_s', 0.0):.1f} tokens/s for {facts['point_watts']:.1f} W"
+        )
+        threads = [int(facts.get(key, 0)) for key in ("threads", "threads_batch")]
+        if all(threads):
+            words.append(f"{threads[0]} threads writing, {threads[1]} reading")
+    duty = float(facts.get("duty", 1.0))
+    if duty < 1.0:
+        words.append(f"steps take {100 * duty:.0f} % of the time")
+    return ", ".join(words)
 
 
 def _sensors(facts: Facts, terminal: Terminal) -> list[str]:

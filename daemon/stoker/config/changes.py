@@ -14,11 +14,18 @@ from stoker.config.schema import Config
 
 LIVE: Final = (
     "daemon.log_level",
+    "device.region",
+    "device.labels",
     "swap.",
     "restart.",
     "inference.",
     "sampling.",
     "sessions.",
+    "thermal.wall_c",
+    "thermal.law",
+    "thermal.margin_k",
+    "thermal.gain_w_per_k",
+    "thermal.reset_s",
     "access.",
     "quotas.",
     "users.",

@@ -6,138 +6,44 @@ be a slip of the hand; what the device can really do is decided where it is know
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from stoker.config.addresses import parse_address
+from stoker.config.readers import (
+    BOARD,
+    DAY_S,
+    DEVICE,
+    GROUP,
+    KIB,
+    MIB,
+    NAME,
+    PREFIX,
+    PROXY,
+    TEXT,
+    TOPIC_ROOT,
+    USER,
+    Reader,
+    address,
+    broker_address,
+    bus,
+    devices,
+    file_or_none,
+    flag,
+    labels,
+    matching,
+    names,
+    number,
+    one_of,
+    origins,
+    path,
+    prompts,
+    sensors,
+    wall,
+    whole,
+    within,
+)
 from stoker.events.inference import JobClass
 from stoker.events.prompt import OVERFLOW, SAMPLING_RANGES
-from stoker.getters import Table
-
-Reader = Callable[[Table, str, Any], object]
-"""(table, key, default) -> the checked value."""
-
-KIB: Final = 1 << 10
-MIB: Final = 1 << 20
-DAY_S: Final = 86_400.0
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-BOARD: Final = re.compile(rf"{NAME.pattern}|sim:[A-Za-z0-9][A-Za-z0-9.,=_-]{{0,127}}")
-GROUP: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-USER: Final = re.compile(r"(?:[a-z_][a-z0-9_-]{0,31})?")  # "" = nobody
-_MAX_PATH_BYTES: Final = 4096  # PATH_MAX
-
-
-def whole(low: int, high: int) -> Reader:
-    return lambda table, key, default: table.whole(key, default, low=low, high=high)
-
-
-def number(low: float, high: float) -> Reader:
-    return lambda table, key, default: table.number(key, default, low=low, high=high)
-
-
-def _within(low: float, high: float) -> Reader:
-    """Whole numbers where both limits are whole."""
-    if isinstance(low, int) and isinstance(high, int):
-        return whole(low, high)
-    return number(low, high)
-
-
-def flag(table: Table, key: str, default: Any) -> object:
-    return table.flag(key, default)
-
-
-def one_of(*allowed: str) -> Reader:
-    return lambda table, key, default: table.choice(key, allowed, default)
-
-
-def matching(pattern: re.Pattern[str], what: str) -> Reader:
-    def read(table: Table, key: str, default: Any) -> object:
-        value = table.text(key, default)
-        if not pattern.fullmatch(value):
-            table.refuse(key, f"{value!r} is not {what}")
-        return value
-
-    return read
-
-
-def path(table: Table, key: str, default: Any) -> object:
-    """The daemon runs in ``/``: a relative path would mean another file than it says."""
-    value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
-    if not value.startswith("/"):
-        table.refuse(key, f"{value!r} is not an absolute path")
-    if "\0" in value:
-        table.refuse(key, "a path cannot hold a NUL character")
-    return value
-
-
-def file_or_none(table: Table, key: str, default: Any) -> object:
-    """An absolute path, or "" for none."""
-    return "" if table.text(key, default) == "" else path(table, key, default)
-
-
-def bus(table: Table, key: str, default: Any) -> object:
-    """``system``, ``session`` or a D-Bus address such as ``unix:path=/run/x``."""
-    value = table.text(key, default, max_bytes=_MAX_PATH_BYTES)
-    if value not in ("system", "session") and not re.match(r"[a-z-]+:[^\s]+=", value):
-        table.refuse(key, f"{value!r} is not system, session or a D-Bus address")
-    return value
-
-
-def address(table: Table, key: str, default: Any) -> object:
-    """Of a local door, or "" for none."""
-    value = table.text(key, default)
-    if value:
-        try:
-            parse_address(value)
-        except ValueError as error:
-            table.refuse(key, str(error))
-    return value
-
-
-def wall(table: Table, key: str, default: Any) -> object:
-    """0 leaves the wall to the board; a few degrees would mean "never run"."""
-    value = table.number(key, default, low=0.0, high=125.0)
-    if 0.0 < value < 30.0:
-        table.refuse(key, f"{value} °C is colder than the air around many boards; 0 or 30..125")
-    return value
-
-
-def names(table: Table, key: str, default: Any) -> object:
-    """Further names of a model."""
-    found = table.texts(key, default, max_items=16)
-    for index, name in enumerate(found):
-        if not NAME.fullmatch(name):
-            table.refuse(f"{key}[{index}]", f"{name!r} is not a model's name")
-    return found
-
-
-def sensors(table: Table, key: str, default: Any) -> object:
-    """Kernel names, so any printable text; whether they exist is seen when the board is."""
-    found = table.texts(key, default, max_items=16)
-    for index, name in enumerate(found):
-        if not 0 < len(name) <= 64 or not name.isprintable() or name in found[:index]:
-            table.refuse(f"{key}[{index}]", f"{name!r} is no sensor's name, or is there twice")
-    return found
-
-
-def prompts(table: Table, key: str, default: Any) -> object:
-    """Whole system prompts, as programs send them."""
-    found = table.texts(key, default, max_items=16)
-    for index, prompt in enumerate(found):
-        if not prompt or len(prompt.encode("utf-8", "surrogatepass")) > 64 * KIB:
-            table.refuse(f"{key}[{index}]", f"must have 1..{64 * KIB} bytes")
-    return found
-
-
-def folders(table: Table, key: str, default: Any) -> object:
-    """Absolute paths."""
-    found = table.texts(key, default, max_items=16)
-    for index, folder in enumerate(found):
-        if not folder.startswith("/") or "\0" in folder or len(folder) > _MAX_PATH_BYTES:
-            table.refuse(f"{key}[{index}]", f"{folder!r} is not an absolute path")
-    return found
-
 
 MODEL: Final[Mapping[str, Reader]] = {
     "path": path,
@@ -170,8 +76,14 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "runtime_dir": path,
         "log_level": one_of("debug", "info", "warning", "error"),
     },
+    "device": {
+        "id": matching(DEVICE, "a device's id (letters, digits, dots, dashes and lines)"),
+        "region": matching(DEVICE, "a region's name"),
+        "labels": labels,
+    },
     "runner": {
         "engine": one_of("llama", "echo"),
+        "libraries": file_or_none,
         "launcher": one_of("auto", "child", "systemd"),
         "slots": whole(1, 64),
         "parked_slots": whole(0, 63),
@@ -184,6 +96,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "shared_prefixes": prompts,
         "state_bytes": whole(0, 1 << 40),
         "state_idle_s": number(0.0, DAY_S),
+        "pin": one_of("auto", "one-to-one", "off"),
+        "realtime": one_of("off", "fifo"),
         "gomp_spincount": whole(0, 1_000_000_000),
         "hello_timeout_s": number(0.5, 600.0),
         "load_stall_timeout_s": number(1.0, 3600.0),
@@ -233,7 +147,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "max_result_bytes": whole(KIB, 64 * MIB),
         "keep_results_bytes": whole(64 * KIB, 1024 * MIB),
     },
-    "sampling": {name: _within(*limits) for name, limits in SAMPLING_RANGES.items()},
+    "sampling": {name: within(*limits) for name, limits in SAMPLING_RANGES.items()},
     "sessions": {
         "window_turns": whole(0, 500),
         "window_tokens": whole(0, 1 << 20),
@@ -258,6 +172,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "margin_k": number(0.0, 20.0),
         "gain_w_per_k": number(0.0, 100.0),
         "reset_s": number(0.5, 600.0),
+        "governor": one_of("keep", "performance"),
+        "devfreq": devices,
         "sysfs_root": path,
         "period_min_s": number(0.01, 10.0),
         "period_max_s": number(0.05, 60.0),
@@ -265,11 +181,37 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "updates": {
         "enabled": flag,
         "trust": path,
-        "sources": folders,
+        "sources": origins,
+        "poll_s": number(0.0, 30 * DAY_S),
+        "automatic": flag,
+        "spread_s": number(0.0, DAY_S),
+        "max_rate": whole(0, 1 << 40),
+        "metered": one_of("auto", "yes", "no"),
+        "ca": file_or_none,
+        "certificate": file_or_none,
+        "key": file_or_none,
+        "proxy": matching(PROXY, "http://HOST:PORT, none or empty"),
+        "plain_http": flag,
         "retry_s": number(0.1, DAY_S),
     },
     "metrics": {"listen": address},
     "history": {"enabled": flag, "keep_days": whole(1, 400)},
+    "fleet": {
+        "broker": broker_address,
+        "root": matching(TOPIC_ROOT, "one to three levels of letters, digits, - and _"),
+        "ca": file_or_none,
+        "certificate": file_or_none,
+        "key": file_or_none,
+        "username": matching(TEXT, "a name without spaces"),
+        "password_file": file_or_none,
+        "keepalive_s": whole(30, 1140),  # AWS IoT Core's least, Azure's most
+        "reconnect_cap_s": number(1.0, 3600.0),
+        "telemetry_s": number(0.0, DAY_S),
+        "outbox_bytes": whole(256 * KIB, 1 << 30),
+        "outbox_age_s": number(60.0, 366 * DAY_S),
+        "home_assistant": matching(PREFIX, "one level of a topic"),
+        "restart_button": flag,
+    },
     "access": {
         "admin_group": matching(GROUP, "a group's name"),
         "gateway_user": matching(USER, "a user's name"),

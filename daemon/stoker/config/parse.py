@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from stoker.config.limits import ADAPTER, GROUP, MODEL, NAME, QUOTA, SECTIONS, Reader
+from stoker.config.limits import ADAPTER, MODEL, QUOTA, SECTIONS
+from stoker.config.readers import GROUP, NAME, Reader
 from stoker.config.schema import AdapterConfig, Config, ModelConfig, QuotaConfig
 from stoker.errors import ConfigInvalid, StokerError
 from stoker.getters import Table
@@ -152,6 +153,7 @@ def _cross_check(config: Config, table: Table) -> None:
             table.table(section).refuse(
                 key, f"{low} {getattr(part, low)} is above {high} {getattr(part, high)}"
             )
+    _check_fleet(config, table.table("fleet"))
     together = config.runner.slots + config.runner.parked_slots
     if together > MAX_SEQUENCES:
         table.table("runner").refuse(
@@ -163,6 +165,18 @@ def _cross_check(config: Config, table: Table) -> None:
             f"{config.runner.batch_tokens} is less than slots {config.runner.slots}: "
             "each slot needs room for one token a step",
         )
+
+
+def _check_fleet(config: Config, table: Table) -> None:
+    fleet = config.fleet
+    if not fleet.broker:
+        return
+    if "." in config.device.id:
+        table.refuse("broker", f"device.id {config.device.id!r} has a dot, topics have none")
+    if bool(fleet.certificate) != bool(fleet.key):
+        table.refuse("key" if fleet.certificate else "certificate", "both or none of them")
+    if fleet.password_file and not fleet.username:
+        table.refuse("username", "a password needs one")
 
 
 def _merge(

@@ -22,6 +22,15 @@ class DaemonConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceConfig:
+    """Who this device is among others: what updates and fleets are addressed to."""
+
+    id: str = ""  # "" = made of /etc/machine-id
+    region: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """One ``[models.NAME]`` table."""
 
@@ -48,6 +57,7 @@ class AdapterConfig:
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     engine: str = "llama"  # llama | echo (tests)
+    libraries: str = ""  # folder of libllama.so; "" = the package's own
     launcher: str = "auto"  # auto | child | systemd; see docs/packaging.md
     slots: int = 4  # sequences decoded together
     parked_slots: int = 1  # sequences beyond them, for jobs that stand still
@@ -60,6 +70,8 @@ class RunnerConfig:
     shared_prefixes: tuple[str, ...] = ()  # system prompts that users may share the cache of
     state_bytes: Bytes = Bytes(256 << 20)  # of conversations saved to disk; 0 = none is
     state_idle_s: Seconds = Seconds(30.0)  # a conversation is saved when unused for so long
+    pin: str = "auto"  # auto | one-to-one | off: compute threads on CPUs; see docs/thermal.md
+    realtime: str = "off"  # off | fifo: with a partition only
     gomp_spincount: int = 2000  # bounds libgomp's busy wait; see docs/inference.md
     hello_timeout_s: Seconds = Seconds(20.0)
     load_stall_timeout_s: Seconds = Seconds(60.0)  # no load progress for so long = hung
@@ -146,7 +158,9 @@ class ThermalConfig:
     sensors: tuple[str, ...] = ()  # controlled instead of the board's, by the name of their type
     margin_k: Kelvin = Kelvin(0.0)  # the pi law aims so far below the wall; 0 = the board's
     gain_w_per_k: float = 0.0  # of the pi law; 0 = the board's, 1 / ΣR
-    reset_s: Seconds = Seconds(7.0)  # integral time of the pi law
+    reset_s: Seconds = Seconds(4.0)  # integral time of the pi law
+    governor: str = "keep"  # keep | performance: while anything is computed
+    devfreq: tuple[str, ...] = ()  # limited with the headroom, by their names in class/devfreq
     sysfs_root: str = "/sys"
     period_min_s: Seconds = Seconds(0.1)
     period_max_s: Seconds = Seconds(1.0)
@@ -158,7 +172,17 @@ class UpdatesConfig:
 
     enabled: bool = True
     trust: str = "/etc/stoker/trust.json"  # the operator's first trust document
-    sources: tuple[str, ...] = ()  # folders with bundles that a check looks into
+    sources: tuple[str, ...] = ()  # folders, https: addresses or mqtt: that a check looks into
+    poll_s: Seconds = Seconds(0.0)  # between two looks; 0 = only when somebody asks
+    automatic: bool = False  # install what a look finds, if it is one new deployment
+    spread_s: Seconds = Seconds(0.0)  # over which a fleet's fetches begin
+    max_rate: int = 0  # bytes a second from the network; 0 = as the manifest says
+    metered: str = "auto"  # auto (as NetworkManager says) | yes | no
+    ca: str = ""  # PEM of whom to believe over TLS; "" = the system's list
+    certificate: str = ""  # of this device, for servers that want one
+    key: str = ""
+    proxy: str = ""  # http://HOST:PORT, "none", "" = as the environment says
+    plain_http: bool = False  # http: addresses too
     retry_s: Seconds = Seconds(30.0)  # between two tries of what has to wait
 
 
@@ -175,6 +199,26 @@ class HistoryConfig:
 
     enabled: bool = True
     keep_days: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class FleetConfig:
+    """Commands and desired states over MQTT; see docs/fleet.md. Off while ``broker`` is empty."""
+
+    broker: str = ""  # mqtts://HOST[:PORT], mqtt://localhost[:PORT], unix:/PATH
+    root: str = "stoker/1"  # of all topics
+    ca: str = ""  # PEM of whoever signs the broker's certificate; "" = the system's
+    certificate: str = ""  # PEM of this device's own; its common name is the device's id
+    key: str = ""
+    username: str = ""
+    password_file: str = ""
+    keepalive_s: int = 60
+    reconnect_cap_s: Seconds = Seconds(300.0)  # the longest wait between two tries
+    telemetry_s: Seconds = Seconds(60.0)  # 0 = none
+    outbox_bytes: Bytes = Bytes(16 << 20)
+    outbox_age_s: Seconds = Seconds(604_800.0)
+    home_assistant: str = ""  # discovery prefix, usually "homeassistant"; "" = off
+    restart_button: bool = False  # Home Assistant's, unsigned: for those who trust their broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +241,7 @@ class QuotaConfig:
 @dataclass(frozen=True, slots=True)
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    device: DeviceConfig = field(default_factory=DeviceConfig)
     default_model: str = ""  # [models] default; empty = the first by name
     models: tuple[ModelConfig, ...] = ()
     adapters: tuple[AdapterConfig, ...] = ()
@@ -211,6 +256,7 @@ class Config:
     updates: UpdatesConfig = field(default_factory=UpdatesConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     users: Mapping[str, QuotaConfig] = field(default_factory=dict)

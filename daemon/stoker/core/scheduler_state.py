@@ -290,6 +290,15 @@ class State:
         return tuple(job.id for job in self.at(Place.DECODING))
 
     @property
+    def phase(self) -> str:
+        """What the runner does with those: prefill while one has not said a word, else decode;
+        "" = nothing."""
+        now = self.at(Place.DECODING)
+        if not now:
+            return ""
+        return "decode" if all(job.streamed for job in now) else "prefill"
+
+    @property
     def width(self) -> int:
         """How many may be decoded together now."""
         if self.held or self.heat is Heat.STOP:

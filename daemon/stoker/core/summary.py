@@ -11,7 +11,7 @@ from typing import Final
 
 from stoker.core.conversation import BYTES_PER_TOKEN, sound
 from stoker.events.prompt import Message
-from stoker.events.sessions import Turn
+from stoker.events.sessions import Settings, Turn
 
 ANSWER_TOKENS: Final = 120
 SUMMARY_BYTES: Final = 1024  # of what is kept, whatever the model wrote
@@ -34,6 +34,11 @@ class Task:
 
     messages: tuple[Message, ...]
     upto: int
+
+
+def wanted(settings: Settings, configured: str) -> bool:
+    """The session's own word, else the configuration's (both on | off)."""
+    return (settings.summaries or configured) == "on"
 
 
 def room(context_tokens: int) -> int:

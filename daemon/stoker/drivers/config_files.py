@@ -1,4 +1,5 @@
-"""Reads the configuration files: what packages bring, /etc/stoker/stoker.toml, its stoker.d.
+"""Reads the configuration files: what packages bring, a signed policy, /etc/stoker/stoker.toml,
+its stoker.d.
 
 Bytes and TOML end here; what the keys mean is ``config/parse``. A missing main file
 means the defaults, unless somebody named that file: then only it and its drop-ins count.
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from stoker.config.parse import Source, parse
+from stoker.config.policy import check
 from stoker.config.schema import Config
 from stoker.drivers.regular_file import read_regular
 from stoker.errors import ConfigInvalid
@@ -21,21 +23,32 @@ MAX_FILE_BYTES: Final = 256 * 1024
 MAX_DROP_INS: Final = 64
 
 
-def load(path: Path | None = None) -> Config:
+def load(path: Path | None = None, policy: Path | None = None) -> Config:
     """The configuration of ``path`` and its drop-ins; None = the usual place. ConfigInvalid."""
-    return parse(read(path))
+    return parse(read(path, policy))
 
 
-def read(path: Path | None = None) -> list[Source]:
+def read(path: Path | None = None, policy: Path | None = None) -> list[Source]:
     """(file name, table) in the order in which they count; ConfigInvalid names the file."""
     main = path or DEFAULT_PATH
     sources = _in_folder(VENDOR_PATH) if path is None else []
+    if policy is not None:
+        sources.append(_policy(policy))
     text = _text(main)
     if text is not None:
         sources.append((str(main), _table(main, text)))
     elif path is not None:
         raise _refused(main, "no such file")
     return sources + _in_folder(main.with_suffix(".d"))
+
+
+def _policy(path: Path) -> Source:
+    text = _text(path)
+    if text is None:
+        raise _refused(path, "no such file")
+    table = _table(path, text)
+    check(str(path), table)
+    return str(path), table
 
 
 def _in_folder(folder: Path) -> list[Source]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import hmac
 import os
 import platform
 import sys
@@ -21,10 +22,14 @@ from typing import Final
 import psutil
 
 import stoker
+from stoker.config.schema import DeviceConfig
 from stoker.drivers.regular_file import read_regular
 from stoker.ports.system import StateFile
 
 TIMESYNC: Final = Path("/run/systemd/timesync/synchronized")  # man systemd-timesyncd, "FILES"
+MACHINE_ID: Final = Path("/etc/machine-id")
+APPLICATION_ID: Final = "50665259f44b425089c606b0addee5b8"
+"""Drawn once. Another one would give every device another id: never change it."""
 _UNSYNC: Final = 0x0040  # STA_UNSYNC of linux/timex.h
 _TIMEX_WORDS: Final = 128  # struct timex has 208 bytes on 64 bits; a rest for newer kernels
 _CHUNK: Final = 1 << 20
@@ -57,13 +62,23 @@ class DeviceClock:
 class DeviceIdentity:
     """Strings that manifests' targets are compared with; see docs/ota.md."""
 
+    def __init__(
+        self, configured: Callable[[], DeviceConfig], machine_id: Path = MACHINE_ID
+    ) -> None:
+        self._configured, self._machine_id = configured, machine_id
+
     def device_id(self) -> str:
-        """Of this machine and this program alone, so that it tells nobody the machine's id."""
-        try:
-            found = read_regular(Path("/etc/machine-id"), _MACHINE_ID_BYTES).strip()
-        except OSError:
-            found = platform.node().encode()
-        return hashlib.sha256(b"stoker device\0" + found).hexdigest()[:32]
+        """The configured one, or one of this machine and this program alone: it tells nobody
+        the machine's id. As sd_id128_get_machine_app_specific(3): 32 hex digits.
+        """
+        configured = self._configured().id
+        return configured or _of_this_machine(self._machine_id)
+
+    def labels(self) -> Mapping[str, str]:
+        """With the region, which targets ask for as a label."""
+        configured = self._configured()
+        region = {"region": configured.region} if configured.region else {}
+        return {**configured.labels, **region}
 
     def arch(self) -> str:
         return platform.machine()
@@ -83,6 +98,17 @@ class DeviceIdentity:
 
     def ram_mib(self) -> int:
         return int(psutil.virtual_memory().total) >> 20
+
+
+def _of_this_machine(path: Path) -> str:
+    try:
+        machine = bytes.fromhex(read_regular(path, _MACHINE_ID_BYTES).strip().decode())
+    except (OSError, ValueError):  # none, or "uninitialized" of a first boot
+        machine = platform.node().encode()
+    number = bytearray(hmac.digest(machine, bytes.fromhex(APPLICATION_ID), "sha256")[:16])
+    number[6] = number[6] & 0x0F | 0x40  # the marks of a random UUID, version 4
+    number[8] = number[8] & 0x3F | 0x80
+    return number.hex()
 
 
 class KnownFiles:

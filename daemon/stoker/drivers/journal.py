@@ -26,6 +26,10 @@ MESSAGE_IDS: Final[Mapping[str, str]] = {
     r"^runner (killed by|exit status)": "e68a11d1edcc4a5eb1203ecbd3ddceef",
     r"^cannot start runner: ": "dd76d66ffc004047b668aecfab232472",
     r"^cannot read configuration: ": "6cc581cbe2594e79a15e6f3bd82ca2a6",
+    r"^cannot use the installed set: ": "f4f50612576246e19e62e92bdc511226",
+    r"^the model was not changed to ": "cd5f78509d5d4ea09ab8e118d760ae9e",
+    r"^model \S+ does not fit as configured: ": "f518c9f224ca490f9d82c62eff6a9693",
+    r"^watchdog is not fed: ": "1629e5cde4df4bafbb9fd8d8057ea920",
 }
 """Pattern of a message -> its ID; the first that fits counts."""
 

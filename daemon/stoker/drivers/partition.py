@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,16 +19,20 @@ from stoker.errors import StokerError
 SLICE: Final = "stoker.slice"
 _WAIT_S: Final = 3.0
 _STEP_S: Final = 0.02
+_VALID: Final = ("root", "isolated")
+_REPAIRS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``state``: partition | cpuset (ours, but shared) | none. ``kernel``: what it reads."""
+    """``state``: partition | cpuset (ours, but shared) | none. ``kernel``: what it reads;
+    ``losses``: how often the kernel took the partition away since it was made."""
 
     state: str
     cpus: str
     kernel: str
     reason: str = ""
+    losses: int = 0
 
 
 class CpuSetter(Protocol):
@@ -68,6 +72,20 @@ class Partition:
             self._write_member()
             return Result("cpuset", wanted, kernel, "the kernel refused the partition")
         return Result("partition", wanted, kernel)
+
+    def again(self, before: Result) -> Result | None:
+        """A partition that the kernel took away (a CPU went offline, another one was made): made
+        anew once, the second time the CPUs are shared for good. None: nothing was lost."""
+        if before.state != "partition" or self._kernel() in _VALID:
+            return None
+        lost, losses = self._kernel(), before.losses + 1
+        if losses <= _REPAIRS:
+            result = self.apply(parse_list(before.cpus))
+            reason = result.reason or f"it was lost once and made anew: {lost}"
+            return replace(result, reason=reason, losses=losses)
+        self._write_member()
+        reason = f"the partition was lost {losses} times: {lost}"
+        return Result("cpuset", before.cpus, self._kernel(), reason, losses)
 
     def release(self) -> None:
         self._write_member()

@@ -1,6 +1,6 @@
 """A SQLite file of ours: opened, migrated, checked, set aside when broken, its errors made ours.
 
-WAL mode. It knows no table; the stores do (``session_store``, ``history_store``). One thread only.
+WAL mode. It knows no table; the stores do (``session_store`` and others). One thread only.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stoker.events.prompt import AdapterScale
 from stoker.units import Bytes, Seconds
 
 
@@ -20,6 +21,7 @@ class ProbeReport:
     nll_per_token: float = math.nan  # nats, of the probe's own text
     memory_bytes: Bytes = Bytes(0)
     nlls: tuple[float, ...] = ()  # nats a token, of the probe's further texts in their order
+    answers: tuple[str, ...] = ()  # to its questions, in their order
 
 
 def can_speak(report: ProbeReport) -> str:
@@ -32,6 +34,15 @@ def can_speak(report: ProbeReport) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """Asked as a user would, at temperature 0."""
+
+    prompt: str
+    max_tokens: int = 16
+    adapters: tuple[AdapterScale, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """A short generation and scores; ``judge`` gives "" or what is wrong."""
 
@@ -41,6 +52,7 @@ class Probe:
     timeout_s: Seconds = Seconds(60.0)
     judge: Callable[[ProbeReport], str] = can_speak
     texts: tuple[str, ...] = ()  # to be scored too
+    questions: tuple[Question, ...] = ()  # to be answered too, one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,4 @@ class SwapResult:
     took_s: Seconds
     preempted: int  # jobs that did not end in time
     probe: ProbeReport
+    changed: bool = True  # False = it served already

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from stoker import __version__
 from stoker.cli.verb import Verb
+from stoker_ota.core import word_order
 
 FILE_TYPES: Final = (
     "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "q4_k_m", "q4_k_s",
@@ -152,9 +155,21 @@ VERBS: Final = (
 )  # fmt: skip
 
 
+class _Words(argparse.ArgumentParser):
+    """Options may stand anywhere among a verb's words."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = sys.argv[1:] if args is None else args
+        if self._subparsers is None:
+            words = word_order.gathered(self, words)
+        return super().parse_known_args(words, namespace)
+
+
 def build() -> argparse.ArgumentParser:
     """The whole parser."""
-    out = argparse.ArgumentParser(
+    out = _Words(
         prog="stoker-model",
         description="Look at, quantise, prune and judge model files.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

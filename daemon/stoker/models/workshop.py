@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,13 +27,20 @@ class Workshop:
     def do(self, what: str, **job: Any) -> dict[str, Any]:
         """Raises StokerError: the child's own, or EngineFailed when llama.cpp ended it."""
         request = {"do": what, "threads": self._threads, **job}
-        command = [sys.executable, "-m", "stoker.models.child"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "stoker.models.child",
+        ]  # -P: not our folder's modules
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         try:
             return self._follow(child, request)

@@ -50,7 +50,11 @@ class InferenceSnapshot:
     queue_depth: int = 0
     active_jobs: int = 0  # in the runner
     decoding_jobs: int = 0  # of them, those that do not stand still
-    threads: int = 0
+    threads: int = 0  # while it writes; heat may lower them
+    most_threads: int = 0  # as configured
+    phase: str = ""  # prefill | decode | "" (nothing is computed)
+    fingerprint: str = ""  # tells the loaded model file from another one
+    placement: tuple[str, str, str] = ("", "", "")  # as the runner says: see wire.Loaded
     runner_pid: int = 0
     runner_restarts: int = 0
     runner_memory_bytes: int = 0
@@ -172,6 +176,9 @@ class ThermalDoor(Protocol):
     def snapshot(self) -> ThermalSnapshot: ...
 
     def details(self) -> ThermalDetails: ...
+
+    def lateness(self) -> dict[int, int]:
+        """Looks of the loop by how late they were: upper end in ms (0 = later) -> count."""
 
     def discover(self) -> Future[tuple[Found, ...]]:
         """All that this board shows of heat; Unavailable where it cannot be searched."""

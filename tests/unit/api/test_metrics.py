@@ -17,6 +17,7 @@ from stoker.api.metrics_server import MetricsServer
 from stoker.config.addresses import Address, parse_address
 from stoker.core.measures import Counted, Heat, Key, fold
 from stoker.errors import Unavailable
+from stoker.events.fleet import FleetSnapshot
 from stoker.events.inference import JobTimes, TokenTotals
 from stoker.events.thermal import ThermalSnapshot
 from stoker.events.updates import UpdateSnapshot
@@ -36,7 +37,7 @@ HOT = ThermalSnapshot(
 )
 
 
-def looks() -> Looks:
+def looks(fleet: str = "online") -> Looks:
     work = fold({}, Key("tiny", "normal"), "stop", TIMES, TokenTotals(100, 60, 4))
     heat = Heat(above_wall_s=Seconds(7.0), energy_j=90.0, busy_energy_j=8.0, metered=True)
     return Looks(
@@ -44,6 +45,7 @@ def looks() -> Looks:
         inference=lambda: InferenceSnapshot(state="ready", queue_depth=3, runner_restarts=2),
         thermal=lambda: HOT,
         updates=lambda: UpdateSnapshot(state="fetching", current=4),
+        fleet=lambda: FleetSnapshot(fleet, outbox=5),
         cpu_share=lambda: CpuShare("partition"),
         uptime_s=lambda: 12.0,
     )
@@ -85,6 +87,8 @@ def _samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         ("stoker_joules_per_token", None, 2.0),
         ("stoker_update_phase", {"phase": "fetching"}, 1),
         ("stoker_update_generation", None, 4),
+        ("stoker_fleet_connected", None, 1),
+        ("stoker_fleet_outbox", None, 5),
         ("stoker_partition_level", {"state": "partition"}, 1),
         ("stoker_partition_level", {"state": "none"}, 0),
         ("stoker_thermal_state", {"state": "ok"}, 1),
@@ -98,6 +102,15 @@ def test_a_number_has_its_name_unit_and_labels(
     if any(part in name for part in answers):
         wanted = {"model": "tiny", "class": "normal", **wanted}
     assert _samples(_text())[name, frozenset(wanted.items())] == value
+
+
+@pytest.mark.parametrize(("state", "told"), [("off", {}), ("waiting", {0.0}), ("online", {1.0})])
+def test_a_broker_that_is_not_there_shows_and_one_that_nobody_wants_does_not(
+    state: str, told: set[float]
+) -> None:
+    families = Collector(looks(state), {}).collect()
+    samples = [sample for family in families for sample in family.samples]
+    assert {s.value for s in samples if s.name == "stoker_fleet_connected"} == set(told)
 
 
 def test_device_and_region_are_on_every_sample() -> None:

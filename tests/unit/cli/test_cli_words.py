@@ -13,10 +13,11 @@ from stoker.cli import arguments, completion, main, manpage
 from stoker.cli.conversation import Ask, Conversation, Leave, Say
 from stoker.cli.failure import report
 from stoker.cli.terminal import Terminal
+from stoker.cli.verb import Verb
 from stoker_client import StokerClientError
 
-VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "rt",
-         "bench", "top", "report", "update", "version", "reload", "restart-runner",
+VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "calibrate",
+         "rt", "bench", "top", "report", "update", "fleet", "version", "reload", "restart-runner",
          "completion"]  # fmt: skip
 
 
@@ -28,6 +29,42 @@ def test_the_verbs_are_these() -> None:
 def test_global_options_stand_before_or_after_the_verb(words: list[str]) -> None:
     args = arguments.parse([*words, "--bus", "x"])
     assert (args.json, args.bus, args.no_color) == (True, "x", False)
+
+
+def _words_of(verb: str) -> list[list[str]]:
+    """Command lines of the verb with each of its actions and as many words as it takes."""
+    parser = completion.verbs_of(arguments.build())[verb]
+    places = [action for action in parser._actions if not action.option_strings]
+    first = list(places[0].choices or ["one"]) if places else []
+    more = [f"word{n}" for n in range(1, len(places))]
+    if places and places[0].nargs == "*":
+        more = ["two", "three"]
+    return [[str(word), *more] for word in first] or [[]]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_global_options_stand_anywhere_among_a_verbs_words(verb: str) -> None:
+    for words in _words_of(verb):
+        plain = arguments.parse(["--json", "--bus", "x", verb, *words])
+        for at in range(len(words) + 1):
+            mixed = [verb, *words[:at], "--json", "--bus", "x", *words[at:]]
+            assert arguments.parse(mixed) == plain, mixed
+            apart = [verb, "--json", *words[:at], "--bus=x", *words[at:]]
+            assert arguments.parse(apart) == plain, apart
+
+
+def test_a_verbs_own_options_stand_anywhere_too() -> None:
+    args = arguments.parse(["update", "install", "--deployment", "chat", "usb", "--force"])
+    assert (args.action, args.target, args.deployment, args.force) == (
+        "install", "usb", "chat", True,
+    )  # fmt: skip
+    args = arguments.parse(["ask", "one", "--seed", "-7", "two", "--", "--json", "-3"])
+    assert (args.words, args.seed, args.json) == (["one", "two", "--json", "-3"], -7, False)
+
+
+@pytest.mark.parametrize("words", [["ask", "why", "--model"], ["ask", "--model", "--", "why"]])
+def test_no_other_word_becomes_the_value_that_an_option_lacks(words: list[str]) -> None:
+    assert main.run(words) == 64
 
 
 def test_an_option_before_the_verb_is_not_undone_by_the_verb() -> None:
@@ -47,9 +84,7 @@ def test_wrong_words_exit_with_64(words: list[str], capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("verb", arguments.VERBS, ids=lambda verb: verb.name)
-def test_every_verb_has_help_with_examples(
-    verb: arguments.Verb, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verb_has_help_with_examples(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([verb.name, "--help"]) == 0
     said = capsys.readouterr().out
     assert verb.text in said

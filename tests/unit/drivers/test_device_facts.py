@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.config.schema import DeviceConfig
 from stoker.drivers import device_facts
 from stoker.drivers.device_facts import DeviceClock, DeviceIdentity, KnownFiles
 
@@ -58,7 +59,7 @@ def test_notes_that_are_damaged_are_no_hashes(tmp_path: Path) -> None:
 
 
 def test_the_device_says_what_targets_ask_for() -> None:
-    me, wall = DeviceIdentity(), DeviceClock()
+    me, wall = DeviceIdentity(DeviceConfig), DeviceClock()
     assert me.ram_mib() > 0
     assert me.arch() == os.uname().machine
     assert len(me.device_id()) == 32
@@ -66,3 +67,24 @@ def test_the_device_says_what_targets_ask_for() -> None:
     assert wall.built() < wall.now()
     assert isinstance(wall.synchronised(), bool)
     assert 0 <= wall.local_hour() < 24
+
+
+def test_the_id_is_made_of_the_machines_as_systemd_makes_it(tmp_path: Path) -> None:
+    file = tmp_path / "machine-id"
+    file.write_text("4387cd9c0e6e4a2b8d6c1a2b3c4d5e6f\n")
+    assert DeviceIdentity(DeviceConfig, file).device_id() == "89c79676dc324b43acc1807668bdaf2c"
+
+
+def test_a_machine_without_an_id_has_one_that_stays(tmp_path: Path) -> None:
+    file = tmp_path / "machine-id"
+    without = DeviceIdentity(DeviceConfig, file).device_id()
+    file.write_text("uninitialized\n")
+    assert len(without) == 32
+    assert DeviceIdentity(DeviceConfig, file).device_id() == without
+
+
+def test_what_is_configured_is_the_devices_id_and_its_labels() -> None:
+    configured = DeviceConfig("pump-7", "eu", {"site": "north"})
+    me = DeviceIdentity(lambda: configured)
+    assert me.device_id() == "pump-7"
+    assert me.labels() == {"site": "north", "region": "eu"}

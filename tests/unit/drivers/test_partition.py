@@ -124,3 +124,21 @@ def test_the_topology_is_read_from_sysfs(tmp_path: Path) -> None:
 
 def test_a_machine_without_topology_has_no_cpus_to_give(tmp_path: Path) -> None:
     assert read_cpus(tmp_path) == ()
+
+
+def test_a_lost_partition_is_made_anew_once_and_then_shared(root: Path) -> None:
+    made = Partition(Systemd(root), root, never).apply((2, 3))
+    partition = Partition(Systemd(root), root, never)
+    assert partition.again(made) is None
+    partition_file(root).write_text("root invalid (No cpu available due to hotplug)\n")
+    repaired = partition.again(made)
+    assert repaired is not None
+    assert (repaired.state, repaired.losses) == ("partition", 1)
+    assert "hotplug" in repaired.reason
+    partition_file(root).write_text("root invalid (Cpu list in cpuset.cpus not exclusive)\n")
+    shared = partition.again(repaired)
+    assert shared is not None
+    assert (shared.state, shared.cpus) == ("cpuset", "2-3")
+    assert "lost 2 times" in shared.reason
+    assert partition_file(root).read_text() == "member\n"
+    assert partition.again(shared) is None

@@ -240,6 +240,7 @@ def test_a_file_of_the_first_version_gets_summaries_and_keeps_its_text(tmp_path:
     again = store.get("a", UID)
     assert again is not None
     assert (again.summary, again.summary_upto, again.size_bytes) == ("short", 1, 775)
+    assert again.settings.summaries == ""
     store.close()
     assert not (tmp_path / "s.db.broken").exists()
 

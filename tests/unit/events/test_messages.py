@@ -76,6 +76,21 @@ def test_a_progress_that_is_no_pair_is_refused(pair: object) -> None:
         runner.parse_event(body)
 
 
+@pytest.mark.parametrize(
+    "items", [[{"job": "a", "t": 1}], [{"job": 7, "t": "x"}], [{"t": "x", "r": "y"}], ["x"], {}]
+)
+def test_texts_that_are_none_are_refused(items: object) -> None:
+    with pytest.raises(InvalidRequest):
+        runner.parse_event({"k": "deltas", "items": items})
+
+
+def test_more_deltas_than_a_frame_may_have_are_refused() -> None:
+    one = {"job": "a", "t": "x"}
+    assert len(runner.parse_event({"k": "deltas", "items": [one] * 4096}).items) == 4096  # type: ignore[union-attr]
+    with pytest.raises(InvalidRequest):
+        runner.parse_event({"k": "deltas", "items": [one] * 4097})
+
+
 def test_fields_at_their_default_cost_no_bytes() -> None:
     one = runner.Deltas((runner.Delta("j", t="x"),))
     assert runner.to_body(one) == {"k": "deltas", "items": [{"job": "j", "t": "x"}]}
