@@ -22,6 +22,8 @@ main() {
     ) as_root=()
     if [[ $arch != "$(dpkg --print-architecture)" ]]; then
         wanted+=("qemu-user-static /usr/bin/qemu-aarch64-static")
+    else
+        wanted+=("autopkgtest autopkgtest")
     fi
     test_tools "${wanted[@]}"
     built_packages "$arch"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # "make deb": the Debian packages, in build/deb. llama.cpp is compiled for the field here, once per
-# source, flags and compiler, and kept in the cache; dpkg-buildpackage then works without network.
+# source, flags and compiler, and kept in the cache, as is what is bundled of Python (bundle.sh);
+# dpkg-buildpackage then works without network.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -14,6 +15,8 @@ readonly program=deb
 . .ci/steps/talk.sh
 # shellcheck source=.ci/steps/llama.sh
 . .ci/steps/llama.sh
+# shellcheck source=.ci/steps/bundle.sh
+. .ci/steps/bundle.sh
 # shellcheck source=.ci/steps/packages.sh
 . .ci/steps/packages.sh
 
@@ -176,7 +179,7 @@ packages() {
     if cross; then kind=(-B -d -a"$arch"); fi
     copy_source "$work/stoker"
     logged "build the packages" "$log" env -C "$work/stoker" PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-        STOKER_LLAMA="$(field_dir)" \
+        STOKER_LLAMA="$(field_dir)" STOKER_BUNDLED="$(bundle_dir)" \
         STOKER_MODEL="$STOKER_CACHE/models/SmolLM2-135M-Instruct.Q4_1.gguf" \
         nice dpkg-buildpackage "${kind[@]}" -us -uc
     mkdir -p "$out"
@@ -202,6 +205,7 @@ main() {
     build_packages
     lock
     if [[ ! -d $(field_dir) ]]; then field_llama "$(field_dir)"; fi
+    bundle "$(bundle_dir)"
     packages
     if [[ ${1:-} != --no-lintian ]]; then
         say "  lintian …"

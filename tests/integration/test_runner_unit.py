@@ -8,6 +8,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +186,19 @@ def test_a_systemd_that_does_not_answer_holds_nobody_up(
     the_end(runner)
 
 
+def test_what_threads_use_of_pygobject_is_there_before_they_start() -> None:
+    """Seen on a slow machine: two threads were first to use GLib.VariantBuilder, and it stayed
+    without methods. stokerd could not start."""
+    look = (
+        "import stoker.drivers.systemd_units, gi.module; "
+        "from gi.repository import GLib, Gio; "
+        "made = {**vars(GLib._introspection_module), **vars(Gio._introspection_module)}; "
+        "assert {'VariantBuilder', 'VariantType', 'DBusConnection', 'DBusCallFlags'} <= set(made)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", look], check=True, env=environment)
+
+
 def test_an_unknown_user_is_a_typed_error(make: MakeLauncher) -> None:
     with pytest.raises(ModelUnavailable, match="no-such-user"):
         make(user="no-such-user").start()
@@ -242,3 +257,13 @@ def test_a_second_runner_lives_beside_the_first(make: MakeLauncher) -> None:
     assert second.exited() is None
     second.close()
     assert the_end(second) == RunnerExit(status=0)
+
+
+def test_a_folder_of_libraries_is_named_to_the_unit_whatever_its_name(tmp_path: Path) -> None:
+    from stoker.drivers.runner_unit import _libraries
+
+    assert _libraries("") == ""
+    line = _libraries('/var/lib/a "b" $c \\d `e`')
+    assert line == 'STOKER_RUNNER_LIBRARIES="/var/lib/a \\"b\\" \\$c \\\\d \\`e\\`"\n'
+    with pytest.raises(ModelUnavailable):
+        _libraries(f"{tmp_path}\nLD_PRELOAD=/x")

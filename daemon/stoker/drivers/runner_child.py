@@ -41,15 +41,15 @@ class ChildLauncher:
         oom_kills: OomKills | None = None,
         huge_pages: bool = False,
     ) -> None:
-        self._argv = [sys.executable, "-m", "stoker.runner", "--engine", engine, *extra]
+        self._argv = [sys.executable, "-P", "-m", "stoker.runner", "--engine", engine, *extra]
         self._environment = _environment(gomp_spincount, huge_pages=huge_pages)
         self._oom_kills = oom_kills or OomKills()
 
-    def start(self) -> ChildRunner:
+    def start(self, libraries: str = "") -> ChildRunner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             process = subprocess.Popen(
-                [*self._argv, "--fd", str(theirs.fileno())],
+                [*self._argv, "--libraries", libraries, "--fd", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 env=self._environment,

@@ -7,16 +7,15 @@ We listen on ``runner-N.sock`` before the start; the unit connects and is known 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import pwd
+import re
 import select
 import socket
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from stoker.drivers import unit_socket
 from stoker.drivers.framed_socket import FramedSocket
 from stoker.drivers.runner_child import HUGE_PAGES
 from stoker.drivers.systemd_units import SystemdUnits
@@ -29,12 +28,11 @@ USER: Final = "stoker-runner"
 TEMPLATE: Final = "stoker-runner@{}.service"
 _UNIT_FOLDERS: Final = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-_log = logging.getLogger(__name__)
 
 
-def installed() -> bool:
+def installed(template: str = TEMPLATE) -> bool:
     """The unit's template is where systemd looks."""
-    return any((Path(folder) / TEMPLATE.format("")).exists() for folder in _UNIT_FOLDERS)
+    return any((Path(folder) / template.format("")).exists() for folder in _UNIT_FOLDERS)
 
 
 class UnitLauncher:
@@ -59,23 +57,23 @@ class UnitLauncher:
         self._systemd = systemd
         self._user = user
         self._generation = 0
-        _remove(*runtime_dir.glob("runner-*.sock"), *runtime_dir.glob("runner-*.env"))
+        unit_socket.remove(*runtime_dir.glob("runner-*.sock"), *runtime_dir.glob("runner-*.env"))
 
-    def start(self) -> UnitRunner:
+    def start(self, libraries: str = "") -> UnitRunner:
         number = self._next_number()
         path = self._runtime_dir / f"runner-{number}.sock"
         settings = path.with_suffix(".env")
         unit = TEMPLATE.format(number)
         try:
             owner = pwd.getpwnam(self._user)
-            listener = _listen(path, owner.pw_gid)
+            listener = unit_socket.listen(path, owner.pw_gid)
         except (OSError, KeyError) as error:
             raise ModelUnavailable(f"cannot start runner: {error}") from error
         try:
-            settings.write_text(self._environment)
+            settings.write_text(self._environment + _libraries(libraries))
         except OSError as error:
             listener.close()
-            _remove(path, settings)
+            unit_socket.remove(path, settings)
             raise ModelUnavailable(f"cannot start runner: {error}") from error
         watch = UnitWatch(unit, self._systemd)
         return UnitRunner(unit, listener, (path, settings), owner.pw_uid, watch)
@@ -156,25 +154,18 @@ class UnitRunner:
             self._listener.close()
             self._listener = None
         self._link.close()
-        _remove(*self._files[:1])
+        unit_socket.remove(*self._files[:1])
 
     def release(self) -> None:
-        _remove(*self._files)
+        unit_socket.remove(*self._files)
         self._watch.release()
         self._ready.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        try:
-            link, _ = listener.accept()
-        except OSError:
+        found = unit_socket.accept(listener, self._uid, self._unit)
+        if found is None:
             return
-        pid, uid, _gid = struct.unpack("3i", link.getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
-        ))  # fmt: skip
-        if uid != self._uid:
-            _log.warning("user %d knocked at the socket of %s: refused", uid, self._unit)
-            link.close()
-            return
+        link, pid = found
         self.pid = pid
         self._watch.connected(pid)
         self._ready.unregister(listener)
@@ -182,7 +173,7 @@ class UnitRunner:
         self._listener = None
         self._link.attach(link)
         self._ready.register(link, select.EPOLLIN)
-        _remove(*self._files[:1])
+        unit_socket.remove(*self._files[:1])
         self.flush()
 
     def _rearm(self) -> None:
@@ -192,24 +183,11 @@ class UnitRunner:
             self._ready.modify(self._link.fileno(), select.EPOLLIN | waiting)
 
 
-def _listen(path: Path, group: int) -> socket.socket:
-    """Only the runner's group may connect."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        path.unlink(missing_ok=True)
-        listener.bind(str(path))
-        os.chown(path, -1, group)
-        path.chmod(0o660)
-        listener.listen(1)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        _remove(path)
-        raise
-    return listener
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            path.unlink()
+def _libraries(folder: str) -> str:
+    """A line of an environment file: quoted, since it may hold what a shell would see."""
+    if not folder:
+        return ""
+    if any(not character.isprintable() for character in folder):
+        raise ModelUnavailable(f"cannot start runner: {folder!r} is no name of a folder")
+    quoted = re.sub(r'(["\\$`])', r"\\\1", folder)
+    return f'STOKER_RUNNER_LIBRARIES="{quoted}"\n'

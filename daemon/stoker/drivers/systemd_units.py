@@ -19,6 +19,13 @@ from stoker.errors import NotAuthorized, StokerError, Unavailable
 TIMEOUT_MS: Final = 3000
 _NAME: Final = "org.freedesktop.systemd1"
 _PATH: Final = "/org/freedesktop/systemd1"
+# PyGObject makes its classes at first use, and of two threads that are first at the same time, one
+# keeps a class without methods for good. One thread imports modules: here is their first use.
+_MADE: Final = (
+    GLib.Variant("(sa(sv))", ("", [])), GLib.VariantBuilder, GLib.VariantType, GLib.Error,
+    Gio.DBusConnection, Gio.DBusConnectionFlags, Gio.DBusCallFlags, Gio.BusType,
+    Gio.dbus_address_get_for_bus_sync,
+)  # fmt: skip
 _DENIED: Final = ("AccessDenied", "InteractiveAuthorizationRequired", "AuthFailed")
 
 

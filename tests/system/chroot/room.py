@@ -5,9 +5,10 @@ chroot is enough. Where mounting is allowed, each command has a /proc of its own
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _ENVIRONMENT = {
 _WITH_PROC = ("unshare", "--mount", "sh", "-c",
               'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"')  # fmt: skip
 
+_BESIDE_PROC = ("unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && exec "$@"')
+
 
 @dataclass(slots=True)
 class Room:
@@ -35,6 +38,7 @@ class Room:
     def unpack(cls, tar: Path, root: Path) -> Room:
         root.mkdir()
         subprocess.run(["tar", "-C", root, "-xf", tar, "--numeric-owner"], check=True)
+        (root / "dev/shm").chmod(0o1777)  # as on every booted Debian
         entry = (*_WITH_PROC, str(root))
         tried = subprocess.run([*entry, "true"], check=False, capture_output=True)
         return cls(root, entry if tried.returncode == 0 else ("chroot", str(root)))
@@ -51,14 +55,26 @@ class Room:
             else ("setpriv", f"--reuid={user}", f"--regid={group}", "--init-groups", "--")
         )
         environment = {**_ENVIRONMENT, **({"QEMU_CPU": self.cpu} if self.cpu else {})}
-        began = time.monotonic()
-        done = subprocess.run(
-            ["timeout", "-k", "5", str(timeout_s), *self.entry, *become, *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            env=environment, check=False,
-        )  # fmt: skip
-        return Done(words, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+        return _run(words, (*self.entry, *become, *words), environment, timeout_s)
+
+    def beside(self, argv: Sequence[str], *, timeout_s: float) -> Done:
+        """A program of this machine that works on the room, which has a /proc if it can."""
+        words = tuple(argv)
+        around = (*_BESIDE_PROC, str(self.root)) if self.entry[0] == _WITH_PROC[0] else ()
+        return _run(words, (*around, *words), dict(os.environ), timeout_s)
 
     def text(self, argv: Sequence[str] | str, *, user: str = "root") -> str:
         """What a command that must work prints."""
         return self.run(argv, user=user).must().text
+
+
+def _run(
+    words: tuple[str, ...], argv: Sequence[str], environment: Mapping[str, str], timeout_s: float
+) -> Done:
+    began = time.monotonic()
+    done = subprocess.run(
+        ["timeout", "-k", "5", str(timeout_s), *argv],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+        env=environment, check=False,
+    )  # fmt: skip
+    return Done(words, done.returncode, done.stdout, done.stderr, time.monotonic() - began)

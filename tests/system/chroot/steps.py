@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 
-from tests.system.chroot.room import Room
-from tests.system.vm.packages import Packages
+from tests.system.chroot.site import Site
+from tests.system.chroot.steps_tests import AUTOPKGTEST, SCRIPTS
 from tests.system.vm.report import expect
 from tests.system.vm.table import Step
 
@@ -22,6 +21,7 @@ _MODES = {
     "/var/lib/stoker/models": "root:root 755",
     "/usr/sbin/stokerd": "root:root 755",
     "/usr/bin/stokerctl": "root:root 755",
+    "/usr/bin/stoker-ota": "root:root 755",
     "/usr/libexec/stoker/runner": "root:root 755",
     "/usr/share/polkit-1/rules.d/stoker.rules": "root:root 644",
     "/usr/share/dbus-1/system.d/org.stoker.Agent1.conf": "root:root 644",
@@ -48,17 +48,12 @@ stokerctl --bus session ask --max-tokens 4 --temperature 0 "Name a colour." >ans
     cat log status >&2
     exit 1
 }}
+if grep -s cryptography /proc/$!/maps >&2; then exit 1; fi
 kill $!
 wait $! || true
 printf '%s\\n%s\\n' "$(tr '\\n' ' ' <status)" "$(tr '\\n' ' ' <answer)"
 rm -rf /tmp/talk
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    room: Room
-    packages: Packages
 
 
 def install(site: Site) -> str:
@@ -118,6 +113,20 @@ def programs(site: Site) -> str:
     return f"{version}; {checked}"
 
 
+def reconfigure(site: Site) -> str:
+    """Once more all that configuring does: nothing is asked, nobody's file is changed."""
+    room = site.room
+    mine = "/etc/stoker/stoker.d/70-mine.toml"
+    room.text(f"printf '[inference]\\nqueue_limit = 5\\n' >{mine}")
+    before = room.text(f"sha256sum /etc/stoker/stoker.toml {mine} /etc/passwd /etc/group")
+    names = [name for name in site.packages.names if not name.startswith("stoker-model")]
+    room.run(["dpkg-reconfigure", *names], timeout_s=300).must()
+    after = room.text(f"sha256sum /etc/stoker/stoker.toml {mine} /etc/passwd /etc/group")
+    expect(after == before, f"before: {before}; after: {after}")
+    room.text(["rm", mine])
+    return f"{len(names)} packages; configuration and users are what they were"
+
+
 def answer(site: Site) -> str:
     """As user stoker on a bus of its own: the daemon starts the runner, which answers."""
     said = site.room.run(
@@ -146,6 +155,9 @@ STEPS: tuple[Step[Site], ...] = (
     Step("files", "owners and modes are right", files, ("install",)),
     Step("users", "system users and groups are there", users, ("install",)),
     Step("programs", "every program starts, the configuration is good", programs, ("install",)),
+    Step("reconfigure", "dpkg-reconfigure changes nothing", reconfigure, ("install",)),
     Step("answer", "stokerd starts the runner, and the model answers", answer, ("install",)),
+    *SCRIPTS,
+    AUTOPKGTEST,
     Step("purge", "purge leaves nothing", purge, ("install",)),
 )

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.system.vm import image, packages
+from tests.system.vm import bundles, image, packages
 from tests.system.vm.field import Field
 from tests.system.vm.machine import Hardware, Machine
 from tests.system.vm.report import VmError, say
@@ -31,6 +31,10 @@ HARNESS = {
     "agent.py": HERE / "agent.py",
     "intruder.py": HERE / "intruder.py",
     "bench/simulated_board.py": ROOT / "bench/simulated_board.py",
+    **{
+        f"source/{file.relative_to(ROOT)}": file
+        for file in sorted((ROOT / "debian/tests").iterdir())
+    },
 }
 
 
@@ -97,7 +101,7 @@ def _field_test(options: argparse.Namespace, steps: Sequence[Step[Field]]) -> li
     began = time.monotonic()
     debs = packages.find(options.debs)
     made = image.prepare(options.cache, options.debian, debs.depends, home)
-    media = packages.carry(debs, HARNESS, options.cache)
+    media = packages.carry(debs, HARNESS | dict(bundles.prepare(options.cache)), options.cache)
     machine = Machine(made, media, home, Hardware(options.accel))
     say(f"Debian {options.debian}, {', '.join(debs.names)} {debs.version}; logs in {home}")
     say(f"image and packages ready after {time.monotonic() - began:.0f} s")

@@ -22,7 +22,8 @@ DISK_BYTES = 3 << 30
 # What a small Debian device has, and what the steps look with.
 _BASE = (
     "systemd-sysv", "dbus", "polkitd", "udev", "kmod", "linux-image-cloud-amd64", "initramfs-tools",
-    "zstd", "python3", "iproute2", "procps", "libglib2.0-bin", "ca-certificates",
+    "zstd", "python3", "iproute2", "procps", "libglib2.0-bin", "ca-certificates", "autopkgtest",
+    "mosquitto", "openssl",
 )  # fmt: skip
 
 # Of no use to a test that boots and leaves, and slow under emulation.
@@ -31,6 +32,7 @@ _MASKED = (
     "e2scrub_all.timer", "man-db.timer", "systemd-timesyncd.service", "getty@tty1.service",
     "serial-getty@ttyS0.service", "systemd-update-utmp.service", "e2scrub_reap.service",
     "systemd-networkd.service", "systemd-firstboot.service",
+    "mosquitto.service",  # the fleet steps start one of their own
 )  # fmt: skip
 
 _AGENT_UNIT = """\

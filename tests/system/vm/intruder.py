@@ -1,4 +1,4 @@
-"""A compromised runner: takes the runner's place in its sandbox and tries what an attacker would.
+"""A compromised runner or applier: takes its place in its sandbox and tries what an attacker would.
 
 Prints one JSON object: "reached" (what must be out of reach and was not), "writable" (places
 outside its scratch that took a file), "seen" (how much it can look at). Standard library only.
@@ -16,13 +16,14 @@ import socket
 import sys
 from collections.abc import Callable
 
-_SCRATCH = ("/tmp", "/var/tmp", "/var/cache/stoker-runner")  # the runner's own, private
+_SCRATCH = ["/tmp", "/var/tmp", "/var/cache/stoker-runner"]  # the runner's own, private
 _SECRETS = (
     "/etc/shadow", "/etc/stoker/stoker.toml", "/etc/stoker/keys/device.key", "/etc/machine-id",
     "/var/lib/stoker/secret", "/var/lib/private", "/root", "/home/tester/letter", "/boot",
     "/run/stoker/secret", "/run/dbus/system_bus_socket", "/run/systemd/private", "/dev/mem",
     "/dev/vda", "/dev/kmsg", "/proc/kcore", "/sys/kernel/security", "/media/stoker/agent.py",
     "/var/log/journal", "/proc/sysrq-trigger",
+    "/var/lib/stoker/sessions.db", "/var/lib/stoker/ota/state.json",
 )  # fmt: skip
 _FAMILIES = {"AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17, "AF_VSOCK": 40}
 _CLONE_NEWUSER = 0x10000000
@@ -137,6 +138,8 @@ def writable() -> list[str]:
 
 def main() -> int:
     daemon = int(sys.argv[1])
+    if "no-scratch" in sys.argv:  # for a process that has none
+        _SCRATCH.clear()
     reached = [name for name, act in attempts(daemon).items() if works(act)]
     processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
     seen = {"processes": len(processes), "uid": os.getuid(), "scratch": takes_a_file("/tmp/ok")}

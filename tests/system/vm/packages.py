@@ -91,7 +91,7 @@ def carry(packages: Packages, harness: Mapping[str, Path], cache: Path) -> Path:
             shutil.copy(deb, debs)
             _bump(deb, debs, Path(made), packages)
         for name, part in harness.items():
-            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(part, root / name)
         (debs / "Packages").write_text("\n".join(_entry(deb) for deb in sorted(debs.iterdir())))
         _pack(root, disk)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tests.system.vm import (
     steps_faults,
+    steps_fleet,
     steps_gateway,
     steps_heat,
     steps_life,
     steps_sandbox,
     steps_service,
     steps_sessions,
+    steps_updates,
 )
 from tests.system.vm.field import Field
 from tests.system.vm.table import Step
@@ -21,5 +23,7 @@ STEPS: tuple[Step[Field], ...] = (
     *steps_heat.STEPS,
     *steps_faults.STEPS,
     *steps_sessions.STEPS,
+    *steps_updates.STEPS,
+    *steps_fleet.STEPS,
     *steps_life.STEPS,
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tests.system.vm import steps_heat
 from tests.system.vm.field import Field
 from tests.system.vm.packages import NEXT_COMMENT, NEXT_SUFFIX
 from tests.system.vm.report import expect
@@ -61,6 +64,7 @@ def upgrade(field: Field) -> str:
     guest = field.guest
     guest.write("/etc/stoker/stoker.d/70-mine.toml", "[inference]\nqueue_limit = 5\n")
     guest.run("echo kept >/var/lib/stoker/field-test; chown stoker: /var/lib/stoker/field-test")
+    guest.run("echo kept >/var/lib/stoker/models/mine.gguf").must()
     before, daemon = guest.text(["sha256sum", CONFFILE]), field.daemon_pid()
     # Not by force: dpkg asks about the one file that both sides changed, and hears "keep mine".
     done = guest.run(
@@ -80,9 +84,9 @@ def upgrade(field: Field) -> str:
     )
     running = field.status()["version"]
     expect(running == version, f"the service still runs the code of {running}")
-    guest.run("test -e /etc/stoker/stoker.d/70-mine.toml -a -e /var/lib/stoker/field-test").must(
-        "files of the administrator and of the state are kept"
-    )
+    for kept in ("/etc/stoker/stoker.d/70-mine.toml", "/var/lib/stoker/field-test",
+                 "/var/lib/stoker/models/mine.gguf"):  # fmt: skip
+        guest.run(["test", "-e", kept]).must(f"{kept} is kept")
     expect(field.daemon_pid() not in {0, daemon}, "the old stokerd still runs")
     audit = guest.text(["dpkg", "--audit"])
     expect(not audit, f"dpkg finds: {audit}")
@@ -97,8 +101,9 @@ def upgrade(field: Field) -> str:
 def downgrade(field: Field) -> str:
     """Safe: the older version starts with the newer one's state and configuration."""
     old = field.packages.version
-    field.apt("--allow-downgrades", "install", f"stoker={old}",
-              f"python3-stoker-client={old}").must("downgrade")  # fmt: skip
+    models = tuple(name for name in field.packages.names if name.startswith("stoker-model"))
+    wanted = [f"{name}={old}" for name in field.packages.names if name not in models]
+    field.apt("--allow-downgrades", "install", *wanted).must("downgrade")
     expect(_version(field) == old, f"the version is {_version(field)}")
     expect(field.status()["version"] == old, "the service runs other code than the package's")
     field.ready()
@@ -108,9 +113,13 @@ def downgrade(field: Field) -> str:
 
 
 def remove(field: Field) -> str:
-    """Program gone, nothing running; configuration, state and the record stay."""
+    """Program gone, nothing running, no cap; configuration, state and the record stay."""
     guest = field.guest
+    steps_heat.board_on(field)
+    held = steps_heat.hold(field)
     field.apt("remove", "stoker").must()
+    _expect_own_clock(field)
+    steps_heat.board_away(field)
     running = guest.run("ps -eo user,args | grep -E '^stoker|[s]tokerd' || true").text
     expect(not running, f"still running: {running}")
     guest.run(["test", "-e", CONFFILE]).must("remove keeps the configuration")
@@ -123,15 +132,46 @@ def remove(field: Field) -> str:
     everything = guest.text(["cat", "/sys/devices/system/cpu/online"])
     expect(cpus == everything, f"the system has CPUs {cpus} of {everything}")
     refused = field.ask().must_fail("asking after remove")
-    return f"{refused.err.strip()[:80]!r}; units still loaded: {loaded or 'none'}"
+    return (
+        f"{refused.err.strip()[:80]!r}; a cap of {held} kHz given back; units still loaded: "
+        f"{loaded or 'none'}"
+    )
+
+
+def _expect_own_clock(field: Field) -> None:
+    """The board's frequency limit is what it was, and ours to set no more."""
+    left = steps_heat.cap_khz(field)
+    expect(left == steps_heat.FULL_KHZ, f"a cap of {left} kHz is left")
+    owner = field.guest.text(["stat", "-c", "%U:%G %a", steps_heat.CAP])
+    expect(owner == "root:root 644", f"the frequency limit is left as {owner}")
 
 
 def purge(field: Field) -> str:
-    """Nothing left: no file, no process, no user, no cap, no CPU taken away."""
+    """Nothing left: no file, no process, no user, no CPU taken away."""
+    return _purged(field, lambda: None)
+
+
+def purge_held(field: Field) -> str:
+    """From full work, without a removal before: the cap goes, too."""
+    steps_heat.board_on(field)
+    field.ready()
+    held = steps_heat.hold(field)
+
+    def board_away() -> None:
+        _expect_own_clock(field)
+        steps_heat.board_away(field)
+
+    said = _purged(field, board_away)
+    return f"a cap of {held} kHz given back; {said}"
+
+
+def _purged(field: Field, then: Callable[[], None]) -> str:
+    """``then`` looks at what the purge left before the files are looked for."""
     guest = field.guest
     uid = guest.run(["id", "-u", "stoker"]).text or "64999"
     runner = guest.run(["id", "-u", "stoker-runner"]).text or "64999"
     field.apt("purge", *field.packages.names).must()
+    then()
     found = guest.run(_SEARCH.format(uid=uid, runner=runner), timeout_s=120).text
     left = [path for path in found.splitlines() if not any(mine in path for mine in _HARNESS)]
     expect(not left, "files left by purge:\n" + "\n".join(left[:40]))
@@ -166,7 +206,10 @@ STEPS: tuple[Step[Field], ...] = (
     AFTER_UPGRADE,
     Step("downgrade", "the older version is safe on the newer one's state", downgrade,
          ("upgrade",)),
-    Step("remove", "removed: nothing runs, the configuration stays", remove, ("configure",)),
+    Step("remove", "removed while a cap is held: it is given back, the configuration stays", remove,
+         ("configure",)),
     Step("purge", "purged: nothing is left", purge, ("configure",)),
     Step("reinstall", "installed again, and it answers", reinstall, ("purge",)),
+    Step("purge-held", "purged while it serves and holds a cap: nothing is left", purge_held,
+         ("reinstall",)),
 )  # fmt: skip

@@ -10,13 +10,13 @@ from tests.system.vm.field import USER, Field
 from tests.system.vm.report import Miss, expect
 from tests.system.vm.table import Step
 
-WORST = {"stoker.service": 1.8, "runner": 1.0, "stoker-slice.service": 4.0}
+WORST = {"stoker.service": 1.8, "runner": 1.0, "apply": 1.0, "stoker-slice.service": 4.0}
 _SLICE = "/sys/fs/cgroup/stoker.slice"
 _DEFAULTS = "/etc/default/stoker"
-_DROP_IN = "/run/systemd/system/stoker-runner@intruder.service.d/intruder.conf"
-_PROGRAM = "/usr/local/lib/stoker-intruder.py"
+_DROP_IN = "/run/systemd/system/{unit}.d/intruder.conf"
+_PROGRAM = "/media/stoker/intruder.py"
 
-# The unit as it is, with our code in the runner's place.
+# The unit as it is, with our code in its program's place; systemd opens that for it.
 _INTRUDER = """\
 [Unit]
 PartOf=
@@ -26,7 +26,8 @@ WatchdogSec=0
 EnvironmentFile=
 TimeoutStartSec=120
 ExecStart=
-ExecStart=/usr/bin/python3 -I {program} {daemon}
+ExecStart=/usr/bin/python3 -I - {daemon} {words}
+StandardInput=file:{program}
 """
 
 # Things that would be worth stealing, and doors that would be open without the sandbox.
@@ -38,8 +39,7 @@ chown stoker: /etc/stoker/keys/device.key /var/lib/stoker/secret /run/stoker/sec
 chmod 600 /etc/stoker/keys/device.key
 chmod 644 /var/lib/stoker/secret /run/stoker/secret
 echo dear >/home/tester/letter; chmod 644 /home/tester/letter; chmod 755 /home/tester
-test -e /run/stoker/runner-intruder.sock || touch /run/stoker/runner-intruder.sock
-mkdir -p /usr/local/lib && cp /media/stoker/intruder.py {program}
+touch {socket}
 systemd-run --quiet --unit=field-doors /usr/bin/python3 -c '
 import socket, time
 inet = socket.create_server(("127.0.0.1", 7007))
@@ -48,10 +48,10 @@ time.sleep(600)' || true
 """
 _CLEAN = """\
 systemctl stop field-doors.service
-rm -rf /run/systemd/system/stoker-runner@intruder.service.d /etc/stoker/keys \
-    /var/lib/stoker/secret /run/stoker/secret /run/stoker/runner-intruder.sock {program}
+rm -rf /run/systemd/system/{unit}.d /etc/stoker/keys \
+    /var/lib/stoker/secret /run/stoker/secret {socket}
 systemctl daemon-reload
-systemctl reset-failed 'stoker-runner@intruder.service' || true
+systemctl reset-failed '{unit}' || true
 """
 
 
@@ -120,7 +120,7 @@ def security(field: Field) -> str:
     misses: list[str] = []
     for unit, key in (
         ("stoker.service", "stoker.service"), (runner, "runner"),
-        ("stoker-slice.service", "stoker-slice.service"),
+        ("stoker-apply@1.service", "apply"), ("stoker-slice.service", "stoker-slice.service"),
     ):  # fmt: skip
         told = field.guest.text(["systemd-analyze", "security", "--no-pager", unit], timeout_s=120)
         found = re.search(r"exposure level for .*: ([0-9.]+)", told)
@@ -135,12 +135,15 @@ def security(field: Field) -> str:
     return ", ".join(facts)
 
 
-def intruder(field: Field) -> str:
-    """Our code in the runner's place: no network, no key, no state of the daemon, no writing."""
+def _taken_over(field: Field, kind: str, *words: str) -> tuple[int, dict[str, Any]]:
+    """Our code in the place of a unit's program: how many doors are open to it outside the
+    sandbox, and what it says of its life inside.
+    """
     guest = field.guest
-    guest.run(_BAIT.format(program=_PROGRAM)).must()
-    guest.write(_DROP_IN, _INTRUDER.format(program=_PROGRAM, daemon=field.daemon_pid()))
-    unit = "stoker-runner@intruder.service"
+    unit, socket = f"stoker-{kind}@intruder.service", f"/run/stoker/{kind}-intruder.sock"
+    guest.run(_BAIT.format(socket=socket)).must()
+    drop_in = _INTRUDER.format(program=_PROGRAM, daemon=field.daemon_pid(), words=" ".join(words))
+    guest.write(_DROP_IN.format(unit=unit), drop_in)
     try:
         guest.run(["systemctl", "daemon-reload"]).must()
         outside = ["/usr/bin/python3", "-I", _PROGRAM, "0"]
@@ -150,7 +153,7 @@ def intruder(field: Field) -> str:
         started.must(f"the intruder could not even start: {said[-500:]}")
         report = _report(said)
     finally:
-        guest.run(_CLEAN.format(program=_PROGRAM))
+        guest.run(_CLEAN.format(unit=unit, socket=socket))
     # The same program without the sandbox finds these doors open: the bait was there.
     missing = set(_OPEN) - set(control["reached"])
     expect(not missing, f"nobody without a sandbox reached {missing}: the test proves nothing")
@@ -158,10 +161,22 @@ def intruder(field: Field) -> str:
     expect(not reached, f"the intruder reached: {reached}; wrote in {report['writable']}")
     expect(not report["writable"], f"the intruder wrote in {report['writable']}")
     expect(report["seen"]["uid"] != 0, "the intruder is root")
-    expect(report["seen"]["scratch"], "the runner has no scratch of its own")
     field.answers()
-    doors, processes = len(control["reached"]), report["seen"]["processes"]
-    return f"nothing reached ({doors} doors are open outside); sees {processes} process, itself"
+    return len(control["reached"]), report["seen"]
+
+
+def intruder(field: Field) -> str:
+    """Our code in the runner's place: no network, no key, no state of the daemon, no writing."""
+    doors, seen = _taken_over(field, "runner")
+    expect(seen["scratch"], "the runner has no scratch of its own")
+    return f"nothing reached ({doors} doors are open outside); sees {seen['processes']} process"
+
+
+def intruder_apply(field: Field) -> str:
+    """Our code where deltas are unpacked: the same, and no place of its own to write in."""
+    doors, seen = _taken_over(field, "apply", "no-scratch")
+    expect(not seen["scratch"], "it can fill a /tmp")
+    return f"nothing reached ({doors} doors are open outside); sees {seen['processes']} process"
 
 
 STEPS: tuple[Step[Field], ...] = (
@@ -169,7 +184,9 @@ STEPS: tuple[Step[Field], ...] = (
          ("configure",)),
     Step("cpus", "an administrator chooses the CPUs, and the status says so", cpus,
          ("partition",)),
-    Step("security", "systemd-analyze security: stokerd ≤ 1.8, runner ≤ 1.0", security,
+    Step("security", "systemd-analyze security: stokerd ≤ 1.8, runner and apply ≤ 1.0", security,
          ("configure",)),
     Step("intruder", "a compromised runner reaches nothing", intruder, ("configure",)),
+    Step("intruder-apply", "a compromised applier of deltas reaches nothing, writes nowhere",
+         intruder_apply, ("configure",)),
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.system.vm.field import AGENT, ANSWER_S, USER, Field
 from tests.system.vm.report import Miss, expect
 from tests.system.vm.table import Step
@@ -203,6 +205,19 @@ def _polkit_is_asked(field: Field) -> None:
     expect(may(), "with the rule gone a member of stoker-admin may not manage")
 
 
+def autopkgtest(field: Field) -> str:
+    """Debian's own machinery finds the package's tests and runs all of them on this machine."""
+    done = field.guest.run(
+        ["autopkgtest", "--no-built-binaries", "--ignore-restrictions=isolation-machine",
+         "/media/stoker/source", "--", "null"],
+        timeout_s=600,
+    )  # fmt: skip
+    rows = dict(re.findall(r"^(\w+)\s+(PASS|FAIL|SKIP)\b", done.out, re.MULTILINE))
+    expect(done.code == 0, f"autopkgtest: exit {done.code}: {(done.out + done.err)[-1200:]}")
+    expect(set(rows.values()) == {"PASS"}, f"autopkgtest: {rows}")
+    return f"{', '.join(sorted(rows))} in {done.seconds:.0f} s"
+
+
 def _another(field: Field, before: int) -> bool:
     try:
         return field.runner_pid() not in {0, before}
@@ -225,4 +240,5 @@ STEPS: tuple[Step[Field], ...] = (
     Step("activation", "a question on the bus starts a stopped service", activation,
          ("configure",)),
     Step("access", "only administrators change things", access, ("configure",)),
+    Step("autopkgtest", "autopkgtest passes the package's own tests", autopkgtest, ("configure",)),
 )  # fmt: skip

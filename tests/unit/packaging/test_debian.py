@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import stoker
+import stoker_ota
 from stoker.config.parse import parse
 
 # What is in these folders and is meant to stay out of the packages.
@@ -25,10 +26,11 @@ def debian(root: Path) -> Path:
 def test_the_version_is_the_one_of_the_source(debian: Path) -> None:
     first = (debian / "changelog").read_text().splitlines()[0]
     assert first.startswith(f"stoker ({stoker.__version__}) ")
+    assert stoker_ota.__version__ == stoker.__version__
 
 
 def test_every_unit_and_policy_is_packed(root: Path, debian: Path) -> None:
-    lists = (debian / "stoker.install", debian / "stoker-gateway.install")
+    lists = [debian / f"{name}.install" for name in ("stoker", "stoker-gateway", "stoker-tools")]
     rules = [row.split()[0] for file in lists for row in file.read_text().splitlines()]
     files = [
         str(path.relative_to(root))
@@ -51,13 +53,28 @@ def test_everything_that_is_installed_exists(root: Path, debian: Path) -> None:
             assert list(root.glob(row.split()[0])), f"{file.name}: {row}"
 
 
-def test_each_python_requirement_is_a_dependency(root: Path, debian: Path) -> None:
-    """What is not in Debian would have to be bundled: see docs/adr/0004-package.md."""
+def _required(root: Path, lock: str) -> set[str]:
+    rows = (root / f".ci/lock/{lock}.in").read_text().splitlines()
+    return {re.split(r"[<>=]", row)[0] for row in rows if row and row[0] not in "#-"}
+
+
+def test_each_python_requirement_is_a_dependency_or_bundled(root: Path, debian: Path) -> None:
+    """See docs/adr/0004-package.md."""
     control = (debian / "control").read_text()
-    for row in (root / ".ci/lock/runtime.in").read_text().splitlines():
-        if row and row[0] not in "#-":
-            name = re.split(r"[<>=]", row)[0].replace("_", "-")
-            assert f" python3-{name}," in control or f" python3-{name}\n" in control, name
+    for name in _required(root, "runtime") - _required(root, "bundled"):
+        assert f" python3-{name}," in control or f" python3-{name}\n" in control, name
+
+
+def test_what_is_bundled_is_packed_once_and_its_licence_told(root: Path, debian: Path) -> None:
+    rules, licences = (debian / "rules").read_text(), (debian / "copyright").read_text()
+    rows = (root / ".ci/lock/bundled.txt").read_text().splitlines()
+    locked = {row.split("==")[0] for row in rows if "==" in row}
+    assert locked == _required(root, "bundled") | {"cffi"}  # cryptography's
+    for name in locked:
+        module = {"cffi": "_cffi_backend", "paho-mqtt": "paho"}.get(name, name)
+        assert f"Files: usr/lib/stoker/{module}" in licences, name
+        pattern = rf"\$\(STOKER_BUNDLED\)/\*?{name.partition('-')[0]}\*"
+        assert len(re.findall(pattern, rules)) == 1, name
 
 
 def test_every_page_names_the_version(root: Path) -> None:
@@ -113,7 +130,9 @@ def test_maintainer_scripts_are_valid_shell(debian: Path, name: str) -> None:
     assert "#DEBHELPER#" in (debian / name).read_text()
 
 
-@pytest.mark.parametrize("name", ["stokerctl", "stokerd", "stoker-gateway", "runner", "slice"])
+@pytest.mark.parametrize(
+    "name", ["stokerctl", "stokerd", "stoker-gateway", "stoker-ota", "runner", "apply", "slice"]
+)
 def test_programs_look_nowhere_but_in_the_package(root: Path, name: str) -> None:
     """Neither the caller's PYTHONPATH nor the current folder nor ~/.local may inject code."""
     text = (root / "systemd/bin" / name).read_text()

@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 
 from stoker.config.schema import AccessConfig
-from stoker.drivers import runner_unit
+from stoker.drivers import apply_unit, runner_unit
 from stoker.drivers.partition import SLICE
 from stoker.gateway.settings import Settings
 from stoker.gateway.sockets import UNIX_MODE
+from stoker_ota.drivers.apply_link import LIMIT_BYTES
 
 RUNNER = "stoker-runner@.service"
+APPLY = "stoker-apply@.service"
 # Targets of the issue, far above what the units reach: systemd's judgement differs by version.
 WORST = {
     "stoker.service": 1.8,
     RUNNER: 1.0,
+    APPLY: 1.0,
     "stoker-slice.service": 2.0,
+    "stoker-slice-again.service": 2.0,
     "stoker-gateway.service": 1.2,
 }
 
@@ -50,9 +54,9 @@ def test_the_sandbox_is_as_tight_as_promised(units: Path, name: str) -> None:
     assert float(score[1]) <= WORST[name], judged.stdout
 
 
-def test_nobody_but_the_oneshot_is_root(units: Path) -> None:
+def test_nobody_but_the_oneshots_is_root(units: Path) -> None:
     rooted = {p.name for p in units.glob("*.service") if "User" not in settings(p)}
-    assert rooted == {"stoker-slice.service"}
+    assert rooted == {"stoker-slice.service", "stoker-slice-again.service"}
 
 
 @pytest.mark.parametrize("name", WORST)
@@ -81,6 +85,24 @@ def test_the_driver_and_the_unit_agree_on_names(units: Path) -> None:
     assert "--connect /run/stoker/runner-%i.sock" in found["ExecStart"][0]
 
 
+def test_the_applier_of_deltas_may_open_nothing_and_its_driver_knows_it(units: Path) -> None:
+    assert apply_unit.TEMPLATE.format("") == APPLY
+    found = settings(units / APPLY)
+    assert found["User"] == found["Group"] == [apply_unit.USER]
+    assert found["BindPaths"] == ["/run/stoker/apply-%i.sock"]
+    assert "--connect /run/stoker/apply-%i.sock" in found["ExecStart"][0]
+    assert "ReadWritePaths" not in found
+    assert "StateDirectory" not in found
+    assert found["PrivateNetwork"] == ["yes"]
+    assert found["LimitAS"] == [f"{LIMIT_BYTES >> 20}M"]  # a typed error before the kernel kills
+    assert int(found["MemoryMax"][0].removesuffix("M")) << 20 > LIMIT_BYTES
+    sysusers = (units / "sysusers/stoker.conf").read_text()
+    for user in (runner_unit.USER, apply_unit.USER):  # stokerd gives its sockets to these groups
+        assert user in settings(units / "stoker.service")["SupplementaryGroups"][0].split()
+        assert re.search(rf"^u {user} ", sysusers, re.MULTILINE)
+        assert re.search(rf"^m stoker +{user}$", sysusers, re.MULTILINE)
+
+
 def test_the_gateway_gets_its_sockets_from_systemd_and_has_no_network(units: Path) -> None:
     found = settings(units / "stoker-gateway.service")
     assert found["PrivateNetwork"] == ["yes"]
@@ -94,6 +116,13 @@ def test_the_gateway_gets_its_sockets_from_systemd_and_has_no_network(units: Pat
     defaults = Settings()
     assert sockets["ListenStream"] == [*defaults.listen, defaults.unix]
     assert sockets["SocketMode"] == [f"{UNIX_MODE:04o}"]
+
+
+def test_the_agent_reaches_web_servers_and_brokers_and_its_runners_do_not(units: Path) -> None:
+    found = settings(units / "stoker.service")
+    assert found["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]
+    assert "PrivateNetwork" not in found
+    assert "IPAddressDeny" not in found
 
 
 def test_readiness_watchdog_and_caps_of_stokerd(units: Path) -> None:
@@ -113,15 +142,17 @@ def test_the_bus_activates_the_unit_that_owns_the_name(root: Path, units: Path) 
     assert "Name=org.stoker.Agent1\n" in text
 
 
-def test_polkit_lets_stokerd_touch_runners_only(root: Path) -> None:
+def test_polkit_lets_stokerd_touch_runners_and_appliers_only(root: Path) -> None:
     text = (root / "policies/polkit/stoker.rules").read_text()
     found = re.search(r"if \(/(\^.*?\$)/\.test\(unit\)", text)
     assert found
     pattern = re.compile(found[1])
     assert pattern.match(runner_unit.TEMPLATE.format(17))
+    assert pattern.match(apply_unit.TEMPLATE.format(17))
     for other in (
         "stoker.service", "sshd.service", "stoker-runner@.service", "stoker-runner@1.service.x",
         "stoker-runner@a.service", "stoker-slice.service", "xstoker-runner@1.service",
+        "stoker-apply@.service", "stoker-gateway@1.service", "stoker-(runner|apply)@1.service",
     ):  # fmt: skip
         assert not pattern.search(other), other
 
@@ -159,3 +190,40 @@ def test_grants_go_to_the_three_files_and_nothing_else(
         )
         for tool, word in (("chgrp", "stoker"), ("chmod", mode))
     )
+
+
+def test_grants_are_taken_back_from_our_group_and_from_no_other(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpufreq = tmp_path / "sys/devices/system/cpu/cpufreq"
+    for name in ("policy0", "policy1"):
+        (cpufreq / name).mkdir(parents=True)
+        (cpufreq / name / "scaling_max_freq").write_text("1\n")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("chgrp", "chmod"):
+        (tools / tool).write_text(f'#!/bin/sh\necho {tool} "$@" >>"{tmp_path}/log"\n')
+    # policy1 was given to another group by somebody else.
+    (tools / "stat").write_text(
+        "#!/bin/sh\ncase $3 in */policy0/*) echo stoker ;; *) echo power ;; esac\n"
+    )
+    for program in tools.iterdir():
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    subprocess.run([root / "systemd/bin/grant", "--back", tmp_path / "sys"], check=True)
+    ours = cpufreq / "policy0/scaling_max_freq"
+    assert (tmp_path / "log").read_text().splitlines() == [
+        f"chmod g-w {ours}",
+        f"chgrp root {ours}",
+    ]
+
+
+def test_a_lost_partition_is_looked_after_in_the_same_sandbox(units: Path) -> None:
+    def sandbox(name: str) -> str:
+        text = (units / name).read_text()
+        return text[text.index("# Root without capabilities") :]
+
+    assert sandbox("stoker-slice-again.service") == sandbox("stoker-slice.service")
+    watch = settings(units / "stoker-slice.path")
+    assert watch["PathModified"] == [f"/sys/fs/cgroup/{SLICE}/cpuset.cpus.partition"]
+    assert "stoker-slice.path" in settings(units / "stoker.service")["Wants"][0]
