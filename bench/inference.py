@@ -61,6 +61,10 @@ REGISTRY: Final = (
         None, server.beside_background_there, higher=False, share=0.2,
     ),
     Measurement(
+        "long_prefill_ms", "longest gap in a stream while another's 1,000 tokens are read", "ms",
+        SERVER, 1.0, server.long_prefill, higher=False, share=0.4,
+    ),
+    Measurement(
         "second_turn_ms", "first token of the second turn after 1,000 tokens", "ms", SERVER, 1.0,
         server.second_turn, higher=False, share=0.6,
     ),
@@ -102,29 +106,30 @@ def measure(setting: Setting, chosen: list[Measurement]) -> dict[str, dict[str, 
 
 
 def row(item: Measurement, pairs: list[Pair]) -> dict[str, object]:
-    """One entry of the results file."""
+    """One entry of the results file. ``target`` and ``interval`` are of the ratio, or of the
+    difference where that is what is measured; without a target both verdicts are null."""
     summary = summarize(pairs, difference=item.difference)
-    found: dict[str, object] = {
+    return {
         "value": round(summary.value, 3),
         "unit": item.unit,
         "peer": round(summary.peer, 3),
-        "difference" if item.difference else "ratio": round(summary.ratio, 4),
+        "ratio": round(summary.value / summary.peer if item.difference else summary.ratio, 4),
+        **({"difference": round(summary.ratio, 4)} if item.difference else {}),
         "interval": [round(summary.low, 4), round(summary.high, 4)],
         "pairs": summary.pairs,
+        "target": item.target,
+        "met": None if item.target is None else item.met(summary),
     }
-    if item.target is not None:
-        found |= {"target": item.target, "met": item.met(summary)}
-    return found
 
 
 def table(metrics: dict[str, dict[str, object]]) -> None:
     print(f"\n{'metric':32} {'ours':>9} {'peer':>9} {'ratio':>7} {'95 % interval':>17} target")
     for key, found in metrics.items():
-        verdict = "" if "met" not in found else "met" if found["met"] else "MISSED"
+        words = {None: "", True: "met", False: "MISSED"}
         print(
             f"{key:32} {found['value']:9} {found['peer']:9} "
-            f"{found.get('ratio', found.get('difference')):7} {found['interval']!s:>17} "
-            f"{found.get('target', '')} {verdict}"
+            f"{found.get('difference', found['ratio']):7} {found['interval']!s:>17} "
+            f"{found['target'] or ''} {words[found['met']]}"  # type: ignore[index]
         )
 
 

@@ -124,15 +124,29 @@ def beside_background_there(setting: Setting) -> Iterator[Pair]:
 
 
 def _beside(side: Side, setting: Setting) -> Iterator[Pair]:
-    def background(number: int) -> Work:
-        return Work(prose(LONG_WORDS, 7000 + number), 64, "background")
-
     for index, loaded_first in alternating(setting.pairs):
         wait_for_quiet(setting.quiet_s)
+
+        def background(number: int, index: int = index) -> Work:
+            # new each time: a prompt that is known already is no load
+            return Work(prose(LONG_WORDS, 70_000 + 100 * index + number), 64, "background")
+
         work = [Work(prose(12, 500 + index), INTERACTIVE_TOKENS, "interactive")]
         loads = (background, None) if loaded_first else (None, background)
         gaps = [percentile(run(side, work, load)[0].gaps_ms, 99) for load in loads]
         yield (gaps[0], gaps[1]) if loaded_first else (gaps[1], gaps[0])
+
+
+def long_prefill(setting: Setting) -> Iterator[Pair]:
+    """The longest wait between words of a stream while a prompt of a thousand tokens, of the
+    same class and new to both sides, is read beside it; milliseconds."""
+
+    def measure(side: Side, index: int) -> float:
+        stream = Work(prose(12, 14_000 + index), INTERACTIVE_TOKENS)
+        long = Work(prose(LONG_WORDS, 13_000 + index), 4)
+        return max(run(side, [stream], then=[long])[0].gaps_ms)
+
+    return compared(setting.model, setting, SLOTS, measure)
 
 
 def second_turn(setting: Setting) -> Iterator[Pair]:

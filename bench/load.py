@@ -71,18 +71,25 @@ class Taken:
 
 
 def run(
-    side: Side, works: Sequence[Work], beside: Callable[[int], Work] | None = None
+    side: Side,
+    works: Sequence[Work],
+    beside: Callable[[int], Work] | None = None,
+    then: Sequence[Work] = (),
 ) -> list[Taken]:
-    """Begin all at once, read all to their ends. ``beside(n)`` gives one more stream at a time
-    that is kept going meanwhile, and dropped at the end."""
+    """Begin all at once, read all to their ends; ``then`` is begun when all have said something.
+    ``beside(n)`` gives one more stream at a time that is kept going meanwhile, and dropped at
+    the end."""
     with contextlib.ExitStack() as stack:
         reader = _Reader(stack.enter_context(selectors.DefaultSelector()))
         if beside is not None:
             reader.keep_up(side, beside)
             time.sleep(0.1)  # it has begun
         taken = [reader.begin(side, work) for work in works]
-        while any(not one.ended_s for one in taken):
+        while then or any(not one.ended_s for one in taken):
             reader.turn()
+            if then and all(one.times for one in taken):
+                taken += [reader.begin(side, work) for work in then]
+                then = ()
             if beside is not None:
                 reader.keep_up(side, beside)
         reader.drop()

@@ -122,13 +122,15 @@ class FakeLauncher:
     def __init__(self) -> None:
         self.runners: list[FakeRunner] = []
         self.broken = False
+        self.libraries: list[str] = []  # of each start
         self.inspected: Mapping[str, object] = {}
 
     @property
     def last(self) -> FakeRunner:
         return self.runners[-1]
 
-    def start(self) -> FakeRunner:
+    def start(self, libraries: str = "") -> FakeRunner:
+        self.libraries.append(libraries)
         if self.broken:
             raise ModelUnavailable("cannot start runner: no such file")
         self.runners.append(FakeRunner(1000 + len(self.runners)))

@@ -19,6 +19,8 @@ from stoker.api import contract
 from stoker.api.session import MAX_OBJECTS_PER_USER
 from stoker.errors import Busy, InvalidRequest, NotFound
 from stoker.tour.private_bus import PrivateBus
+from stoker_client import Stoker
+from stoker_client.bus import Bus
 
 pytestmark = pytest.mark.bus
 Pairs = dict[str, GLib.Variant]
@@ -74,6 +76,36 @@ def test_a_question_brings_the_conversation_along(talk: Talker) -> None:
     assert [message["content"] for message in asked] == ["one two", "one two ", "describe"]
     lines = list(records(talk.append("three")[1]))
     assert lines[0]["session"] == {"turn": 3, "sent_turns": 1, "omitted_turns": 1}
+
+
+def test_a_large_question_goes_as_a_file(
+    talk: Talker, session_bus: PrivateBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = Bus._open
+
+    def heard(self: Bus, path: str, interface: str, method: str, *rest: Any) -> tuple[str, int]:
+        asked.append(method)
+        return real(self, path, interface, method, *rest)
+
+    monkeypatch.setattr(Bus, "_open", heard)
+    words = "word " * 400_000  # two megabytes: no message may have so many
+    with Stoker(session_bus.address) as stoker:
+        session = stoker.session(talk.path.rsplit("/", 1)[1])
+        assert session.ask(words).split() == words.split()
+        assert session.ask("short").split() == ["short"]
+    assert asked == ["AppendFd", "Append"]
+    assert [turn["question"] for turn in talk.turns()] == [words, "short"]
+
+
+def test_a_file_that_is_not_sealed_is_no_question(talk: Talker) -> None:
+    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, b'{"prompt": "x"}')
+    args = GLib.Variant("(ha{sv})", (0, {}))
+    with pytest.raises(InvalidRequest, match="not sealed"):
+        talk.client.call_with_fds(contract.SESSION, "AppendFd", args, talk.path, 10_000, fd)
+    os.close(fd)
+    assert talk.turns() == []
 
 
 def test_turns_and_properties_tell_what_there_is(talk: Talker) -> None:
@@ -150,6 +182,7 @@ def test_a_deleted_session_is_gone_for_good(client: BusClient) -> None:
         ({"titel": GLib.Variant("s", "x")}, "settings.titel"),
         ({"title": GLib.Variant("s", "a\nb")}, "settings.title"),
         ({"ttl_s": GLib.Variant("d", 1.5)}, "settings.ttl_s"),
+        ({"summary": GLib.Variant("s", "no")}, "settings.summary"),
     ],
 )
 def test_wrong_settings_name_their_path(client: BusClient, settings: Pairs, path: str) -> None:

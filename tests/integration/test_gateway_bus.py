@@ -157,6 +157,23 @@ def test_a_slow_body_is_a_request_timeout(door: Gateway) -> None:
         assert sock.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize("path", [CHAT, "/nowhere"])
+def test_a_body_that_breaks_http_is_answered_once_and_fills_no_log(
+    door: Gateway, path: str
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request = f"{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n".encode()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
+        client.sendall(request)
+        told = b""
+        while part := client.recv(4096):
+            told += part
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert told.count(b"HTTP/1.1") == 1
+    assert ask(door, "/health").status == 200
+    assert "Traceback" not in door.text()
+
+
 def test_connections_beyond_the_bound_get_a_refusal(door: Gateway) -> None:
     idle = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(4 + 16)]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,15 +130,22 @@ def test_stokerd_fit_shows_the_plan_without_a_daemon(
     tmp_path: Path, child_env: dict[str, str], reserve: int, status: int
 ) -> None:
     settings = tmp_path / "stoker.toml"
-    settings.write_text(f"[memory]\nreserve_bytes = {reserve}\n")
+    adapter = tmp_path / "a.gguf"
+    adapter.touch()
+    os.truncate(adapter, 5 * MIB)
+    settings.write_text(
+        f'[memory]\nreserve_bytes = {reserve}\n[models.small]\npath = "{default_model()}"\n'
+        f'[adapters.a]\nmodel = "small"\npath = "{adapter}"\n'
+    )
     command = [sys.executable, "-m", "stoker.main", f"--config={settings}"]
-    command += [f"--fit={default_model()}", "--json"]
+    command += ["--fit=small", "--json"]
     found = subprocess.run(
         command, env=child_env, capture_output=True, text=True, timeout=60, check=False
     )
     assert found.returncode == status, found.stderr
     told = json.loads(found.stdout)
     assert told["facts"]["layers"] == 30
+    assert told["adapter_bytes"] == 5 * MIB
     assert told["fits"] is (status == 0)
     if told["fits"]:
         assert told["plan"]["parts"]["kv"] == 5 * 4096 * 30 * 2 * 3 * 64 * 2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench.runner_client import RunnerClient, default_model
+from tests.fakes import encoder_file
 
 from stoker.events.runner import Failed, Load, Loaded, Stats
 
@@ -49,6 +50,13 @@ def test_missing_file_and_directory(llama: RunnerClient, tmp_path: Path) -> None
     assert "No such file" in _refused(llama, tmp_path / "none.gguf")
     assert _refused(llama, tmp_path)
     assert _refused(llama, "/dev/zero")
+
+
+def test_a_model_that_only_reads_is_refused(llama: RunnerClient, tmp_path: Path) -> None:
+    """llama.cpp loads a BERT and gives "words" of it: there is nothing that it could write."""
+    path = encoder_file.write(tmp_path / "bert.gguf")
+    for _ in range(2):
+        assert "it is an encoder" in _refused(llama, path)
 
 
 @pytest.mark.parametrize("keep", [0, 3, 24, 1000, 1 << 20, 50_000_000, 98_362_431])

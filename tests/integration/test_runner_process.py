@@ -49,7 +49,7 @@ def test_first_word_is_hello_and_last_is_exit_0() -> None:
 
 def test_words_come_back_one_a_step(echo: RunnerClient) -> None:
     # slower than runner/gather.py puts steps together
-    deltas = echo.ask(Generate("a", prompt="!slow 20 never let the fire die"))
+    deltas = echo.ask(Generate("a", prompt="!slow 40 never let the fire die"))
     assert text(deltas) == " never let the fire die"
     assert len(deltas) == 6
     assert deltas[-1].done is not None

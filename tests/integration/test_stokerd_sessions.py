@@ -161,10 +161,10 @@ def test_reload_takes_new_limits_of_sessions(daemon: Stokerd, stoker: Stoker) ->
 def test_a_summary_of_what_the_window_left_out_is_kept_and_deleted(
     private_bus: PrivateBus, home: Path, child_env: Env
 ) -> None:
-    config = CONFIG.replace("window_turns = 2", 'window_turns = 1\nsummary = "on"')
+    config = CONFIG.replace("window_turns = 2", "window_turns = 1")
     with stokerd(private_bus, home, child_env, "--engine", "echo", config=config) as running:
         running.wait_ready()
-        session = Stoker(private_bus.address).session()
+        session = Stoker(private_bus.address).session(summary="on")
         for text in (f"remember {SECRET}", "two", "three"):
             assert session.ask(text) == text
 
@@ -173,6 +173,10 @@ def test_a_summary_of_what_the_window_left_out_is_kept_and_deleted(
 
         until(lambda: bool(summary()), "a summary", 10.0)
         assert f"User: remember {SECRET}" in summary()
+        facts = session.facts()
+        assert (facts["Summaries"], facts["SummaryUpTo"], facts["Summary"]) == (True, 1, summary())
+        env = {**child_env, "STOKER_BUS_ADDRESS": private_bus.address}
+        assert "(summary up to turn 1: " in ctl(env, "sessions", "show", session.id).stdout
         assert session.ask("four") == "four"
         assert [turn["state"] for turn in session.turns()] == ["done"] * 4
         session.delete()

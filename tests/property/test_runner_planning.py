@@ -28,9 +28,19 @@ def test_batch_keeps_its_limits_and_serves_decoding_first(
     left = {item.seq: item.remaining for item in waiting}
     for part in filled:
         assert part.logits == (part.count == left[part.seq])
-    # in order: only the last one served may be cut short
-    assert [part.seq for part in filled] == [item.seq for item in waiting[: len(filled)]]
-    assert all(part.count == left[part.seq] for part in filled[:-1])
+    room = min(limit - len(served), budget)
+    assert sum(part.count for part in filled) == max(0, min(room, sum(left.values())))
+    if filled:  # the oldest has its half, of the others only the last one served may be cut short
+        assert filled[0].seq == waiting[0].seq
+        assert filled[0].count >= min(waiting[0].remaining, -(-room // 2))
+        assert all(part.count == left[part.seq] for part in filled[1:-1])
+
+
+def test_a_few_words_do_not_wait_for_pages() -> None:
+    parts = compose([], [Waiting(0, 3000), Waiting(1, 900), Waiting(2, 20)], limit=512, budget=400)
+    assert [(part.seq, part.count, part.logits) for part in parts] == [
+        (0, 200, False), (2, 20, True), (1, 180, False),
+    ]  # fmt: skip
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=8), st.integers(1, 600))

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, Final
 
-from stoker.api import contract, session_requests
+from stoker.api import contract, handover, session_requests
 from stoker.api.exports import Answer, Door, Exports, Later, Method, bus_text, vardict
 from stoker.api.inference import stream_pipe
 from stoker.api.job import Jobs
 from stoker.api.requests import Limits, parse_delivery
 from stoker.config.schema import Config
+from stoker.core import summary
 from stoker.errors import NotFound
 from stoker.events.inference import Owner
 from stoker.events.sessions import Session, Turn
@@ -103,6 +105,7 @@ class SessionRoom:
             contract.SESSION,
             {
                 "Append": self.append,
+                "AppendFd": self.append_fd,
                 "Fork": self.fork,
                 "Configure": self.configure,
                 "Close": self.close,
@@ -110,12 +113,26 @@ class SessionRoom:
                 "Delete": self.delete,
                 "GetTurns": self.get_turns,
             },
-            lambda owner: Later(self._service.get(self._key, owner), properties),
+            lambda owner: Later(self._service.get(self._key, owner), self._properties),
         )
 
     def append(self, owner: Owner, args: tuple[Any, ...]) -> Later:
-        ask = session_requests.parse_append(args[0], Limits.of(self._sessions.config))
-        delivery = parse_delivery(args[1])
+        return self._append(owner, args[0], args[1], Limits.of(self._sessions.config))
+
+    def append_fd(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        limits = Limits.of(self._sessions.config).of_files()
+        request = handover.read_request(args[0], limits.max_request_bytes)
+        return self._append(owner, request, args[1], limits)
+
+    def _append(
+        self,
+        owner: Owner,
+        request: Mapping[str, object],
+        options: Mapping[str, object],
+        limits: Limits,
+    ) -> Later:
+        ask = session_requests.parse_append(request, limits)
+        delivery = parse_delivery(options)
         self._sessions.touch(self._key, owner.uid)
         reader, writer = stream_pipe()
         try:  # the service owns ``writer`` from here on, whatever happens
@@ -149,12 +166,15 @@ class SessionRoom:
         future = self._service.turns(self._key, owner, args[0], min(args[1], MAX_TURNS))
         return Later(future, lambda turns: Answer(([_turn(turn) for turn in turns],)))
 
+    def _properties(self, session: Session) -> dict[str, Any]:
+        return properties(session, self._sessions.config.sessions.summary)
+
     def _gone(self, _done: None) -> Answer:
         self._sessions.withdraw(self._key)
         return Answer()
 
 
-def properties(session: Session) -> dict[str, Any]:
+def properties(session: Session, configured_summary: str) -> dict[str, Any]:
     settings = session.settings
     return {
         "Id": session.id,
@@ -168,6 +188,9 @@ def properties(session: Session) -> dict[str, Any]:
         "LastUsed": _seconds(session.used_s),
         "Window": settings.window_turns,
         "WindowTokens": settings.window_tokens,
+        "Summaries": summary.wanted(settings, configured_summary),
+        "Summary": bus_text(session.summary),
+        "SummaryUpTo": session.summary_upto,
     }
 
 

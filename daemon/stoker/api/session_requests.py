@@ -16,6 +16,7 @@ from stoker.getters import Table
 from stoker.units import Seconds
 
 MAX_TITLE_BYTES: Final = 256
+_SUMMARY: Final = ("", "on", "off")
 MAX_SYSTEM_BYTES: Final = 64 << 10
 MAX_TTL_S: Final = 10 * 365 * 86_400
 _NOT_HERE: Final = {
@@ -43,6 +44,7 @@ def parse_settings(given: Mapping[str, object], base: Settings) -> Settings:
         model=_text(table, "model", requests.MAX_MODEL_BYTES, base.model),
         window_turns=_whole(table, "window_turns", base.window_turns),
         window_tokens=_whole(table, "window_tokens", base.window_tokens),
+        summaries=_summary(table, base.summaries),
         ttl_s=Seconds(table.whole("ttl_s", int(base.ttl_s), low=0, high=MAX_TTL_S)),
     )
     table.finish()
@@ -62,6 +64,13 @@ def parse_append(request: Mapping[str, object], limits: requests.Limits) -> Ask:
 def _whole(table: Table, key: str, default: int) -> int:
     """In the range that configuration has for it."""
     return int(str(SECTIONS["sessions"][key](table, key, default)))
+
+
+def _summary(table: Table, default: str) -> str:
+    word = table.text("summary", default, max_bytes=3)
+    if word not in _SUMMARY:
+        table.refuse("summary", "must be on, off or empty (as configured)")
+    return word
 
 
 def _line(table: Table, key: str, default: str) -> str:

@@ -48,6 +48,8 @@ def _session(args: Namespace, talk: Conversation, stoker: Stoker) -> Session | N
         return None
     talk.kept = True
     settings: Settings = {"system": talk.system} if talk.system else {}
+    if args.summary:
+        settings["summary"] = args.summary
     if args.new:
         if args.session:
             settings["title"] = args.session

@@ -110,6 +110,11 @@ def _show(session: Session, terminal: Terminal) -> None:
     if terminal.as_json:
         terminal.json({"facts": session.facts(), "turns": list(session.turns())})
         return
+    facts = session.facts()
+    if facts.get("Summary"):
+        told = f"(summary up to turn {facts['SummaryUpTo']}: {terminal.clean(facts['Summary'])})"
+        terminal.line(terminal.paint(told, "dim"))
+        terminal.line()
     for turn in session.turns():
         terminal.line(terminal.paint("> " + terminal.clean(str(turn["question"])), "bold"))
         if turn["answer"]:

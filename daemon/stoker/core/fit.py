@@ -38,7 +38,13 @@ class Wishes:
     mlock: bool = False
     least_context: int = 1024
     reserve_bytes: int = 0  # left to everybody else
+    adapter_bytes: int = 0  # of its adapters' files, which are read into memory whole
     mode: str = "auto"  # auto | strict (as wished or not at all) | off (as wished, unchecked)
+
+    @property
+    def beside_bytes(self) -> int:
+        """What the model itself does not get."""
+        return self.reserve_bytes + self.adapter_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def plan(facts: ModelFacts, memory: MemoryFacts, wishes: Wishes) -> Plan | Refus
     wanted = _wanted(facts, wishes)
     if wishes.mode == "off":
         return wanted
-    free = memory.available_bytes - wishes.reserve_bytes
+    free = memory.available_bytes - wishes.beside_bytes
     if wanted.parts.total <= free:
         return wanted
     if wishes.mode == "auto":
@@ -230,13 +236,14 @@ def _differences(wanted: Plan, chosen: Plan) -> tuple[str, ...]:
 
 
 def _refusal(facts: ModelFacts, memory: MemoryFacts, wishes: Wishes, wanted: Plan) -> Refusal:
-    free = max(0, memory.available_bytes - wishes.reserve_bytes)
+    free = max(0, memory.available_bytes - wishes.beside_bytes)
     open_wishes = replace(wishes, context_tokens=0, kv_type="auto", mode="auto")
     if wishes.context_tokens:
         open_wishes = replace(open_wishes, least_context=min(wishes.least_context, DEFAULT_CONTEXT))
     loosened = _wanted(facts, open_wishes)
     other = next(_choices(facts, open_wishes, loosened, free), None)
     kept = f", {amount(wishes.reserve_bytes)} of them kept for others" * bool(wishes.reserve_bytes)
+    kept += f", {amount(wishes.adapter_bytes)} for its adapters" * bool(wishes.adapter_bytes)
     reason = (
         f"cannot load model {wishes.model}: it needs {amount(wanted.parts.total)}, "
         f"{amount(memory.available_bytes)} are free ({memory.source}{kept})"

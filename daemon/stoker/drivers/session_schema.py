@@ -54,4 +54,6 @@ _SUMMARY: Final = (
     "ALTER TABLE sessions ADD COLUMN summary_upto INTEGER NOT NULL DEFAULT 0",
 )
 
-STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SUMMARY)
+_SUMMARIES: Final = ("ALTER TABLE sessions ADD COLUMN summaries TEXT NOT NULL DEFAULT ''",)
+
+STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SUMMARY, _SUMMARIES)

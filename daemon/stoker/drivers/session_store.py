@@ -19,7 +19,7 @@ from stoker.units import Bytes, Seconds
 
 _SESSION: Final = (
     "id, uid, created_s, used_s, ttl_s, window_turns, window_tokens, turns, trimmed_turns, "
-    "size_bytes, model, title, system, summary, summary_upto"
+    "size_bytes, model, title, system, summary, summary_upto, summaries"
 )
 _TURN: Final = (
     "number, state, truncated, prompt_tokens, completion_tokens, omitted_turns, asked_s, "
@@ -47,12 +47,13 @@ class SqliteSessionStore:
         values = (
             session.id, session.uid, session.created_s, session.used_s, want.ttl_s,
             want.window_turns, want.window_tokens, own, own, want.model, want.title, want.system,
+            want.summaries,
         )  # fmt: skip
         with self.file.writing() as con:
             con.execute(
                 "INSERT INTO sessions (id, uid, created_s, used_s, ttl_s, window_turns, "
-                "window_tokens, own_bytes, size_bytes, model, title, system) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "window_tokens, own_bytes, size_bytes, model, title, system, summaries) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
 
@@ -83,11 +84,11 @@ class SqliteSessionStore:
         with self.file.writing() as con:
             done = con.execute(
                 "UPDATE sessions SET ttl_s = ?, window_turns = ?, window_tokens = ?, model = ?, "
-                "title = ?, system = ?, "
+                "title = ?, system = ?, summaries = ?, "
                 f"size_bytes = size_bytes - own_bytes + ? + {_SUMMARY_BYTES}, "
                 f"own_bytes = ? + {_SUMMARY_BYTES} WHERE id = ? AND uid = ?",
                 (settings.ttl_s, settings.window_turns, settings.window_tokens, settings.model,
-                 settings.title, settings.system, own, own, session, uid),
+                 settings.title, settings.system, settings.summaries, own, own, session, uid),
             )  # fmt: skip
             return done.rowcount == 1
 
@@ -199,10 +200,10 @@ class SqliteSessionStore:
             made = con.execute(
                 "INSERT INTO sessions (id, uid, created_s, used_s, ttl_s, window_turns, "
                 "window_tokens, next_turn, trimmed_turns, trimmed_answered, own_bytes, "
-                "size_bytes, model, title, system, summary, summary_upto) "
+                "size_bytes, model, title, system, summary, summary_upto, summaries) "
                 "SELECT ?, uid, ?, ?, ttl_s, window_turns, window_tokens, next_turn, "
                 "trimmed_turns, trimmed_answered, own_bytes, size_bytes, model, title, system, "
-                "summary, summary_upto FROM sessions WHERE id = ? AND uid = ?",
+                "summary, summary_upto, summaries FROM sessions WHERE id = ? AND uid = ?",
                 (copy, now_s, now_s, session, uid),
             )
             con.execute(
@@ -271,7 +272,7 @@ def _recount(con: sqlite3.Connection, session: str, uid: int) -> None:
 
 def _session(row: tuple[object, ...]) -> Session:
     (key, uid, created_s, used_s, ttl_s, window_turns, window_tokens, turns, trimmed, size,
-     model, title, system, summary, upto) = row  # fmt: skip
+     model, title, system, summary, upto, summaries) = row  # fmt: skip
     settings = Settings(
         title=str(title),
         system=str(system),
@@ -279,6 +280,7 @@ def _session(row: tuple[object, ...]) -> Session:
         window_turns=_whole(window_turns),
         window_tokens=_whole(window_tokens),
         ttl_s=Seconds(_real(ttl_s)),
+        summaries=str(summaries),
     )
     return Session(
         id=str(key),

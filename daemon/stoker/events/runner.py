@@ -15,15 +15,46 @@ from typing import Final, cast
 from stoker.errors import InvalidRequest, StokerError
 from stoker.events import bodies
 from stoker.events.prompt import AdapterScale, Message, Sampling, Shape, ToolCall
+from stoker.events.runner_questions import (
+    Adapt as Adapt,
+)
+from stoker.events.runner_questions import (
+    Adapter as Adapter,
+)
+from stoker.events.runner_questions import (
+    ApplyTemplate as ApplyTemplate,
+)
+from stoker.events.runner_questions import (
+    Embed as Embed,
+)
+from stoker.events.runner_questions import (
+    Forget as Forget,
+)
+from stoker.events.runner_questions import (
+    Inspect as Inspect,
+)
+from stoker.events.runner_questions import (
+    Measure as Measure,
+)
+from stoker.events.runner_questions import (
+    Resize as Resize,
+)
+from stoker.events.runner_questions import (
+    Score as Score,
+)
+from stoker.events.runner_questions import (
+    SetThreads as SetThreads,
+)
+from stoker.events.runner_questions import (
+    Stats as Stats,
+)
+from stoker.events.runner_questions import (
+    Tokenize as Tokenize,
+)
+from stoker.events.runner_questions import (
+    Unload as Unload,
+)
 from stoker.getters import Table
-
-
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """A LoRA file that jobs may use by its name."""
-
-    name: str
-    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,81 +124,6 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenize:
-    id: str
-    text: str
-    special: bool = False  # parse control tokens such as <|im_start|>
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyTemplate:
-    id: str
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Negative log-likelihood of ``text`` in nats, over all tokens but the first."""
-
-    id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Embed:
-    """Answered by ``vectors`` (mean of the last layer, unit length, one a text), ``tokens``."""
-
-    id: str
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Inspect:
-    """Facts of a model file without loading it: see ``runner.gguf``."""
-
-    id: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Drop cached prefixes and saved states of a scope, or of one conversation in it."""
-
-    id: str
-    scope: str
-    keep: str = ""  # "" = all of the scope
-
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """Make the context anew, smaller, when no job runs (memory pressure); else Failed busy."""
-
-    id: str
-    slots: int
-    context_tokens: int
-    cache_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unload:
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetThreads:
-    """Takes effect at the next step boundary; the answer says that it did."""
-
-    id: str
-    threads: int
-    threads_batch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ping:
     """The agent's heartbeat: without one for 5 s the runner stops decoding."""
 
@@ -176,7 +132,7 @@ class Ping:
 
 Request = (
     Load | Generate | Cancel | Pause | Resume | Tokenize | ApplyTemplate | Score | Embed
-    | Inspect | Forget | Resize | Stats | Unload | SetThreads | Ping
+    | Inspect | Forget | Adapt | Resize | Stats | Unload | SetThreads | Measure | Ping
 )  # fmt: skip
 
 
@@ -211,6 +167,9 @@ class Loaded:
     kv_bytes: int = 0  # of the key-value cache
     fingerprint: str = ""  # tells this model file from another one
     saved: Mapping[str, object] = field(default_factory=dict)  # scope -> its saved conversations
+    pinning: str = ""  # of the compute threads: one-to-one | set | free
+    scheduling: str = ""  # other | fifo:5 …
+    placement_note: str = ""  # why they are not real-time though they should be
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +230,15 @@ class Beat:
     sampled: int = 0  # tokens of all answers since start
 
 
+_SHORT_TEXT: Final = 1 << 16  # characters; longer ones are measured in bytes
+
 Event = Hello | LoadProgress | Loaded | Answer | Failed | Deltas | Beat
 
 _REQUESTS: Final[dict[str, type]] = {
     "load": Load, "generate": Generate, "cancel": Cancel, "pause": Pause, "resume": Resume,
     "tokenize": Tokenize, "template": ApplyTemplate, "score": Score, "embed": Embed,
-    "inspect": Inspect, "forget": Forget, "resize": Resize, "stats": Stats,
-    "unload": Unload, "threads": SetThreads, "ping": Ping,
+    "inspect": Inspect, "forget": Forget, "adapt": Adapt, "resize": Resize, "stats": Stats,
+    "unload": Unload, "threads": SetThreads, "measure": Measure, "ping": Ping,
 }  # fmt: skip
 _EVENTS: Final[dict[str, type]] = {
     "hello": Hello, "progress": LoadProgress, "loaded": Loaded, "answer": Answer,
@@ -298,7 +259,25 @@ def parse_request(body: Mapping[str, object]) -> Request:
 
 def parse_event(body: Mapping[str, object]) -> Event:
     """Raises InvalidRequest."""
-    return cast(Event, _parse(body, _EVENTS))
+    return _texts(body) or cast(Event, _parse(body, _EVENTS))
+
+
+def _texts(body: Mapping[str, object]) -> Deltas | None:
+    """Deltas that hold text only, which is nearly every frame, in a third of the time; None =
+    something else, or something wrong, for the whole way to say what.
+    """
+    items = body.get("items")
+    if body.get("k") != "deltas" or len(body) != 2 or not isinstance(items, list):
+        return None
+    found = []
+    for item in items[: bodies.MAX_ITEMS + 1]:
+        if not isinstance(item, dict) or len(item) != 2:
+            return None
+        job, text = item.get("job"), item.get("t")
+        if not isinstance(job, str) or not isinstance(text, str) or len(text) > _SHORT_TEXT:
+            return None
+        found.append(Delta(job, text))
+    return Deltas(tuple(found)) if len(found) <= bodies.MAX_ITEMS else None
 
 
 def _fail(path: str, reason: str) -> StokerError:

@@ -20,6 +20,7 @@ class Settings:
     window_turns: int = 5
     window_tokens: int = 0  # 0 = no budget beside the model's context
     ttl_s: Seconds = Seconds(0.0)  # 0 = as configured; never longer than that
+    summaries: str = ""  # on | off: of what the window leaves out; "" = as configured
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,9 @@ def connection(settings: Settings) -> type[H11Protocol]:
             super().connection_made(transport)
             sock = transport.get_extra_info("socket")
             _send_at_once(sock)
-            uid = _peer_uid(sock)
-            if uid is not None:
-                self.client = (UNIX, uid)
-            self.peer = uid
+            self.peer = _peer_uid(sock)
+            if self.peer is not None:
+                self.client = (UNIX, self.peer)
             if _crowded_out(self.peer, self.connections, settings):
                 transport.write(_CROWDED)
                 transport.close()
@@ -53,10 +52,13 @@ def connection(settings: Settings) -> type[H11Protocol]:
             self._unwatch()
             super().connection_lost(exc)
 
+        def send_400_response(self, msg: str) -> None:
+            super().send_400_response(msg)
+            _end_quietly(self.cycle)
+
         def _watch(self) -> None:
             """A request's head has so long from the first byte, or from the connection."""
-            busy = self.cycle is not None and not self.cycle.response_complete
-            if busy:
+            if self.cycle is not None and not self.cycle.response_complete:
                 self._unwatch()
             elif self._late is None:
                 self._late = self.loop.call_later(settings.header_timeout_s, self._show_out)
@@ -72,6 +74,15 @@ def connection(settings: Settings) -> type[H11Protocol]:
                 self.transport.close()
 
     return Connection
+
+
+def _end_quietly(cycle: Any) -> None:
+    """Its body broke HTTP in the middle, and uvicorn has said so: whoever reads it hears of an
+    end and may not answer too.
+    """
+    if cycle is not None and not cycle.response_complete:
+        cycle.disconnected = True
+        cycle.message_event.set()
 
 
 def _send_at_once(sock: Any) -> None:

@@ -51,8 +51,11 @@ class RunnerProcess(Protocol):
 
 
 class RunnerLauncher(Protocol):
-    def start(self) -> RunnerProcess:
-        """Start a new runner process; raises ModelUnavailable if it cannot be executed."""
+    def start(self, libraries: str = "") -> RunnerProcess:
+        """Start a new runner process; raises ModelUnavailable if it cannot be executed.
+
+        ``libraries``: the folder of the engine's libraries, "" = the package's own.
+        """
 
 
 class ModelFiles(Protocol):

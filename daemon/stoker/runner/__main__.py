@@ -23,6 +23,8 @@ from stoker.errors import StokerError
 from stoker.runner.engine import Engine
 from stoker.runner.loop import Loop
 from stoker.runner.notice import WatchedChannel, notify
+from stoker.runner.placement import MODES, Placement
+from stoker.runner.realtime import HIGHEST, RealTime
 
 EXIT_USAGE: Final = 64
 EXIT_UNAVAILABLE: Final = 69
@@ -45,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.error("cannot reach the agent: %s", error)
         return EXIT_USAGE
     notify("READY=1")
+    placement = Placement(options.pin)
+    realtime = RealTime(options.fifo, placement) if options.fifo else None
+    if realtime is not None:
+        realtime.start()
+    placement.pin()
     try:
         engine = _engine(options)
     except StokerError as error:
@@ -52,13 +59,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_UNAVAILABLE
     loop = Loop(
         engine,
-        lambda note: WatchedChannel(sock, note),
+        lambda note: WatchedChannel(sock, note, placement.free),
         pings=not options.no_ping,
         scratch=Path(options.scratch) if options.scratch else None,
+        placed=lambda threads: _placed(placement, realtime, threads),
     )
     gc.freeze()  # what is there now lives as long as the process
     loop.start(on_stuck=lambda: os._exit(0))
     return loop.run()
+
+
+def _placed(placement: Placement, realtime: RealTime | None, threads: int) -> dict[str, str]:
+    """After a load, when all compute threads are there: where they run, as the kernel says."""
+    if realtime is not None:
+        realtime.apply(threads)
+        if realtime.refused:
+            _log.warning("compute threads stay ordinary ones: %s", realtime.refused)
+    return {
+        "pinning": placement.pinning(),
+        "scheduling": placement.scheduling(),
+        "placement_note": "" if realtime is None else realtime.refused,
+    }
 
 
 def _engine(options: argparse.Namespace) -> Engine:
@@ -69,7 +90,8 @@ def _engine(options: argparse.Namespace) -> Engine:
     from stoker.runner.library import Library
     from stoker.runner.llama import LlamaEngine
 
-    return LlamaEngine(Library(), now=lambda: datetime.datetime.now().astimezone())
+    libraries = Path(options.libraries) if options.libraries else None
+    return LlamaEngine(Library(libraries), now=lambda: datetime.datetime.now().astimezone())
 
 
 def _socket(options: argparse.Namespace) -> socket.socket:
@@ -103,6 +125,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         default=os.environ.get("CACHE_DIRECTORY"),  # which systemd makes for the unit
         help="where states of conversations may be saved; none: nothing is",
+    )
+    parser.add_argument(
+        "--pin", choices=MODES, default="off", help="compute threads one to one on our CPUs"
+    )
+    parser.add_argument(
+        "--fifo", type=int, default=0, metavar="N", help=f"their FIFO priority, 1..{HIGHEST}"
+    )
+    parser.add_argument(
+        "--libraries",
+        metavar="DIR",
+        default=os.environ.get("STOKER_RUNNER_LIBRARIES"),
+        help="where libllama.so is, instead of the package's own folder",
     )
     parser.add_argument("--no-ping", action="store_true", help="decode without pings (tests)")
     parser.add_argument(

@@ -20,6 +20,7 @@ from stoker.errors import (
     StokerError,
 )
 from stoker.events.runner import (
+    Adapt,
     Answer,
     ApplyTemplate,
     Embed,
@@ -27,6 +28,7 @@ from stoker.events.runner import (
     Failed,
     Forget,
     Inspect,
+    Measure,
     Score,
     SetThreads,
     Stats,
@@ -35,11 +37,18 @@ from stoker.events.runner import (
 from stoker.runner.chunked import Embedding, Scoring
 from stoker.runner.engine import Engine, Facts
 from stoker.runner.facts import inspection
+from stoker.runner.measuring import PHASES, Measuring
 
 MAX_LONG: Final = 64
 MAX_TEXTS: Final = 64
 MAX_EMBED_TOKENS: Final = 8192
-Query = Tokenize | ApplyTemplate | Stats | SetThreads | Score | Embed | Inspect | Forget
+MAX_MEASURE_MS: Final = 60_000
+Query = (
+    Tokenize | ApplyTemplate | Stats | SetThreads | Measure | Score | Embed | Inspect | Forget
+    | Adapt
+)  # fmt: skip
+Long = Scoring | Embedding | Measuring
+"""Work that takes many steps."""
 
 
 def failed(query: str, error: StokerError) -> Failed:
@@ -79,13 +88,17 @@ class Desk:
         *,
         make_room: Callable[[], bool] = lambda: False,
         forget: Callable[[str, str], int] = lambda _scope, _keep: 0,
+        occupied: Callable[[], bool] = lambda: False,
+        pace: Callable[[float], None] = lambda _duty: None,
     ) -> None:
-        """``make_room`` lets a cached prefix go; ``forget`` drops what a scope has kept."""
+        """``make_room`` lets a cached prefix go; ``forget`` drops what a scope has kept;
+        ``occupied``: jobs run; ``pace`` takes the duty of the steps."""
         self._engine = engine
         self._send = send
         self._counters = counters
         self._make_room, self._forget = make_room, forget
-        self._long: deque[Scoring | Embedding] = deque()
+        self._occupied, self._pace = occupied, pace
+        self._long: deque[Long] = deque()
 
     @property
     def busy(self) -> bool:
@@ -113,6 +126,7 @@ class Desk:
                 first.restart()
                 return
             self._long.popleft()
+            self._close(first)
             self._send(failed(first.query, error))
             return
         if result is not None:
@@ -124,6 +138,7 @@ class Desk:
         for left in self._long:
             if left.query == query:
                 self._long.remove(left)
+                self._close(left)
                 self._send(failed(query, Cancelled("query cancelled: nobody waits for it")))
                 return
 
@@ -131,7 +146,12 @@ class Desk:
         """The model goes away: what is under way has no answer."""
         while self._long:
             left = self._long.popleft()
+            self._close(left)
             self._send(failed(left.query, Cancelled("cannot go on: the model is unloaded")))
+
+    def _close(self, left: Long) -> None:
+        if isinstance(left, Measuring):
+            left.close(self._engine)
 
     def _answer(self, query: Query) -> Mapping[str, object] | None:
         if isinstance(query, Stats):
@@ -146,16 +166,53 @@ class Desk:
         if isinstance(query, ApplyTemplate):
             return {"text": self._engine.render(query.messages)}
         if isinstance(query, SetThreads):
-            self._engine.set_threads(query.threads, query.threads_batch)
+            self._set_threads(query)
             return {"threads": query.threads, "threads_batch": query.threads_batch}
+        if isinstance(query, Adapt):
+            adapters = self._engine.adapters()
+            adapters.take(query.adapters)
+            found = adapters.reasons()
+            return {"unusable": {name: reason for name, reason in found.items() if reason}}
         if len(self._long) >= MAX_LONG:
             raise Busy(f"cannot answer query: {MAX_LONG} others are waiting")
-        self._long.append(
-            self._embedding(query, facts)
-            if isinstance(query, Embed)
+        self._long.append(self._begin(query, facts))
+        return None
+
+    def _begin(self, query: Measure | Embed | Score, facts: Facts) -> Long:
+        if isinstance(query, Embed):
+            return self._embedding(query, facts)
+        return (
+            self._measuring(query, facts)
+            if isinstance(query, Measure)
             else self._scoring(query, facts)
         )
-        return None
+
+    def _set_threads(self, query: SetThreads) -> None:
+        """What is being measured keeps its own; it goes back to these."""
+        before = self._threads()
+        self._engine.set_threads(query.threads, query.threads_batch)
+        self._pace(query.duty)
+        for left in self._long:
+            if isinstance(left, Measuring):
+                left.before = (query.threads, query.threads_batch)
+                self._engine.set_threads(*before)
+
+    def _threads(self) -> tuple[int, int]:
+        stats = self._engine.stats()
+        return int(str(stats["threads"])), int(str(stats["threads_batch"]))
+
+    def _measuring(self, query: Measure, facts: Facts) -> Measuring:
+        if query.phase not in PHASES or not 1 <= query.limit_ms <= MAX_MEASURE_MS:
+            raise InvalidRequest(
+                f"cannot measure: phase is {' or '.join(PHASES)}, limit_ms 1..{MAX_MEASURE_MS}"
+            )
+        if self._long or self._occupied():
+            raise Busy("cannot measure: others are being answered")
+        before = self._threads()
+        self._engine.set_threads(query.threads, query.threads)  # refuses what is absurd
+        self._engine.set_threads(*before)
+        limit_s = query.limit_ms / 1000.0
+        return Measuring(query.id, query.phase, query.threads, limit_s, facts, before)
 
     def _embedding(self, query: Embed, facts: Facts) -> Embedding:
         texts = [self._tokens(text, facts) for text in query.texts]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stoker.errors import Cancelled, EngineFailed, InvalidRequest, ModelUnavailable
 from stoker.events.prompt import Message, Sampling
-from stoker.events.runner import Load, Resize
+from stoker.events.runner import Adapter, Load, Resize
 from stoker.runner import samplers
 from stoker.runner.engine import Facts, Identity, Outcome, Progress, Run
 from stoker.runner.grammar_rules import Grammar
@@ -27,6 +27,23 @@ from stoker.runner.tool_forms import HERMES, Form
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
 _END = 0
+
+
+class EchoAdapters:
+    """No adapter changes what it says; one with ``unusable`` in its path is refused."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, str] = {}
+
+    def take(self, wanted: Sequence[Adapter]) -> None:
+        self._wanted = {item.name: item.path for item in wanted}
+
+    def reasons(self) -> Mapping[str, str]:
+        wanted = self._wanted.items()
+        return {name: "it is no adapter" if "unusable" in path else "" for name, path in wanted}
+
+    def keys(self) -> Mapping[str, str]:
+        return self._wanted
 
 
 class EchoEngine:
@@ -41,7 +58,7 @@ class EchoEngine:
         self._scripts: dict[int, list[int]] = {}
         self._slow_s: dict[int, float] = {}
         self._abort = False
-        self._adapters: tuple[str, ...] = ()
+        self._adapters = EchoAdapters()
         self._threads = (1, 1)
 
     def identity(self) -> Identity:
@@ -59,7 +76,7 @@ class EchoEngine:
             if not progress(tenth / 10):
                 raise Cancelled(f"cannot load model {request.path}: stopped")
         self._threads = (request.threads, request.threads_batch)
-        self._adapters = tuple(item.name for item in request.adapters)
+        self._adapters.take(request.adapters)
         self._facts = Facts(
             description="echo", parameters=0, size_bytes=0,
             context_tokens=request.context_tokens or 4096, train_context_tokens=4096,
@@ -167,8 +184,8 @@ class EchoEngine:
         """Each word was certain."""
         return 0.0, [(token, 0.0)][:top]
 
-    def adapters(self) -> Mapping[str, str]:
-        return dict.fromkeys(self._adapters, "")
+    def adapters(self) -> EchoAdapters:
+        return self._adapters
 
     def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
         """No adapter changes what it says."""

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from stoker.events.prompt import Message, Sampling
-from stoker.events.runner import Load, Resize
+from stoker.events.runner import Adapter, Load, Resize
 from stoker.runner.grammar_rules import Grammar
 from stoker.runner.tool_forms import Form
 
@@ -63,6 +63,21 @@ class Run(NamedTuple):
     start: int
     tokens: Sequence[int]
     logits: bool  # of the last token only
+
+
+class Adapters(Protocol):
+    """LoRA adapters of one model."""
+
+    def take(self, wanted: Sequence[Adapter]) -> None:
+        """These under their names from here on, also while jobs run; those that are loaded are
+        not loaded again.
+        """
+
+    def reasons(self) -> Mapping[str, str]:
+        """By name, why one cannot be used ("" = it can)."""
+
+    def keys(self) -> Mapping[str, str]:
+        """By name, what ``adapt`` calls it: another key when another file has this name."""
 
 
 class Engine(Protocol):
@@ -118,11 +133,11 @@ class Engine(Protocol):
         model alone (temperature 1, before any sampler).
         """
 
-    def adapters(self) -> Mapping[str, str]:
-        """Adapters of the model by name, and why one cannot be used ("" = it can)."""
+    def adapters(self) -> Adapters:
+        """Those of the loaded model. Raises ModelUnavailable when there is none."""
 
     def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
-        """Adapters and scales of the steps from here on."""
+        """Keys of adapters and scales of the steps from here on."""
 
     def embed(self, tokens: Sequence[int], start: int) -> tuple[list[float], int]:
         """The pooled sum of one bounded chunk's vectors, and the next start. Again with 0."""

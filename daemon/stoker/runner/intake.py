@@ -55,6 +55,7 @@ class Intake:
             now_s=now_s,
             omitted=omitted,
             shaping=shaped,
+            adapters=shaping.adapters_key(request.shape, self._engine.adapters().keys()),
         )
 
     def _prompt(self, request: Generate, facts: Facts) -> tuple[str, list[int]]:

@@ -15,7 +15,7 @@ from stoker.events.runner import Delta, Generate
 from stoker.runner.composer import Composer
 from stoker.runner.engine import Run
 from stoker.runner.gaps import Gaps
-from stoker.runner.shaping import Shaping, adapters_key
+from stoker.runner.shaping import Acting, Shaping
 from stoker.runner.tool_stream import ToolStream
 
 PROGRESS_EVERY_S: Final = 0.5
@@ -41,6 +41,7 @@ class Job:
         now_s: float,
         omitted: tuple[int, int] = (0, 0),
         shaping: Shaping | None = None,
+        adapters: Acting = (),
     ) -> None:
         """``omitted``: messages and tokens that were left out to make the prompt fit."""
         self.request = request
@@ -62,7 +63,7 @@ class Job:
         self._context = context_tokens
         self._seed = seed
         self.shaping = shaping
-        self.adapters = adapters_key(request.shape)
+        self.adapters = adapters
         self._composer = Composer(
             request.stop,
             reasoning=request.reasoning,

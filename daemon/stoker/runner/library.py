@@ -59,17 +59,18 @@ _log = logging.getLogger("stoker.runner.llama")
 class Library:
     """The checked binding (``c``) and what it last complained about."""
 
-    def __init__(self) -> None:
+    def __init__(self, libraries: Path | None = None) -> None:
+        """``libraries``: a folder with libllama and ggml instead of the binding's own."""
         # else ggml forks a debugger when it aborts, which hides the signal from our parent
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-        self.c: Any = _binding()
+        self.c: Any = _binding(libraries)
         _check(self.c)
         self.complaints: deque[str] = deque(maxlen=_KEPT_LINES)
         self.notes: deque[str] = deque(maxlen=_KEPT_LINES)  # sizes, which only the log tells
         self.hear: Callable[[bytes], None] = lambda _line: None  # every line; must not raise
         self._log_callback = self.c.llama_log_callback(self._heard)
         self.c.llama_log_set(self._log_callback, None)
-        variant = backends.load(Path(self.c.__file__).parent / "lib")
+        variant = backends.load(libraries or Path(self.c.__file__).parent / "lib")
         self.c.llama_backend_init()
         self.version = f"{DISTRIBUTION} {_version()}" + (f" ({variant})" if variant else "")
         self.system = self.c.llama_print_system_info().decode("utf-8", "replace").strip()
@@ -114,7 +115,9 @@ def _version() -> str:
         return "of unknown version"
 
 
-def _binding() -> Any:
+def _binding(libraries: Path | None) -> Any:
+    if libraries is not None:
+        os.environ["LLAMA_CPP_LIB_PATH"] = str(libraries)  # read by the binding
     spec = importlib.util.find_spec("llama_cpp")
     if spec is None or spec.submodule_search_locations is None:
         raise EngineFailed(

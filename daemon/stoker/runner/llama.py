@@ -20,7 +20,7 @@ from stoker.errors import EngineFailed, InsufficientMemory, InvalidRequest
 from stoker.events.prompt import Message, Sampling
 from stoker.events.runner import Load, Resize
 from stoker.runner import samplers
-from stoker.runner.engine import Facts, Identity, Outcome, Progress, Run
+from stoker.runner.engine import Adapters, Facts, Identity, Outcome, Progress, Run
 from stoker.runner.grammar_rules import Grammar
 from stoker.runner.library import Library, native_abort_flag
 from stoker.runner.llama_context import SCORE_CHUNK_TOKENS
@@ -163,8 +163,8 @@ class LlamaEngine:
     def chances(self, seq: int, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
         return self._shaper().chances(seq, token, top)
 
-    def adapters(self) -> Mapping[str, str]:
-        return {name: item.reason for name, item in self._model().adapters.items()}
+    def adapters(self) -> Adapters:
+        return self._model().adapters
 
     def adapt(self, adapters: Sequence[tuple[str, float]]) -> None:
         self._shaper().adapt(adapters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from stoker.errors import InsufficientMemory
+from stoker.errors import InsufficientMemory, ModelUnavailable
 from stoker.events.runner import Load
 from stoker.runner.library import Library
 
@@ -22,7 +22,7 @@ _KV_SIZE: Final = re.compile(r"(?:KV|RS) buffer size = +([0-9.]+) MiB")
 
 
 def make(library: Library, model: Any, request: Load, context_tokens: int) -> Any:
-    """``context_tokens`` is per slot. Raises InsufficientMemory."""
+    """``context_tokens`` is per slot. Raises InsufficientMemory, ModelUnavailable."""
     c = library.c
     library.notes.clear()
     params = c.llama_context_default_params()
@@ -44,6 +44,12 @@ def make(library: Library, model: Any, request: Load, context_tokens: int) -> An
             f"cannot make room for {params.n_ctx} tokens of context: {reason}",
             hint="lower context_tokens or slots, or use kv_type q8_0",
             details={"context_tokens": context_tokens, "slots": request.slots},
+        )
+    if not c.llama_get_memory(context):  # BERT and its kin: they read a text and write none
+        c.llama_free(context)
+        raise ModelUnavailable(
+            f"cannot load model {request.path}: it is an encoder, which cannot write text",
+            hint="for vectors too, take a model that writes; see docs/inference.md",
         )
     return context
 

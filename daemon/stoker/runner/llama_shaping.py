@@ -12,7 +12,7 @@ from typing import Any, Final
 from stoker.errors import EngineFailed, InvalidRequest
 from stoker.runner.constraint import Constraint
 from stoker.runner.grammar_rules import Grammar
-from stoker.runner.llama_adapters import Adapter
+from stoker.runner.llama_adapters import Shelf
 from stoker.runner.picking import Picker
 from stoker.runner.vocabulary import Vocabulary
 
@@ -25,7 +25,7 @@ class LlamaShaping:
     """For one context; ``free`` before the context goes."""
 
     def __init__(
-        self, c: Any, model: Any, context: Any, vocabulary: Vocabulary, adapters: dict[str, Adapter]
+        self, c: Any, model: Any, context: Any, vocabulary: Vocabulary, adapters: Shelf
     ) -> None:
         self._c = c
         self._context = context
@@ -86,8 +86,8 @@ class LlamaShaping:
         """Cheap while nothing changes. Raises InvalidRequest for an unknown adapter."""
         if self._acting == wanted:
             return
-        pointers = [self._adapters[name].pointer for name, _ in wanted if name in self._adapters]
-        if len(pointers) != len(wanted) or not all(pointers):
+        pointers = [self._adapters.pointer(key) for key, _ in wanted]
+        if not all(pointers):
             raise InvalidRequest("cannot use adapters: one of them is not loaded")
         count = len(pointers)
         scales = (ctypes.c_float * count)(*(scale for _, scale in wanted))

@@ -45,7 +45,7 @@ class Loaded:
     template: ChatTemplate
     facts: Facts
     warnings: tuple[str, ...]
-    adapters: dict[str, llama_adapters.Adapter]
+    adapters: llama_adapters.Shelf
 
     def free(self, c: Any) -> None:
         self.free_context(c)
@@ -164,8 +164,9 @@ class Loader:
             state_kind=f"{request.kv_type} {self._library.version}",
         )
         warnings = self._warnings(request)
-        adapters = llama_adapters.load(self._library, model, request.adapters)
-        warnings += tuple(item.reason for item in adapters.values() if item.reason)
+        adapters = llama_adapters.Shelf(self._library, model)
+        adapters.take(request.adapters)
+        warnings += tuple(reason for reason in adapters.reasons().values() if reason)
         return Loaded(
             model=model, context=context, memory=memory, batch=batch, request=request,
             vocabulary=vocabulary, template=template, facts=facts, warnings=warnings,
@@ -175,7 +176,7 @@ class Loader:
     def _refuse_other_kinds(self, path: str, model: Any) -> None:
         c = self._c
         if c.llama_model_has_encoder(model) or not c.llama_model_has_decoder(model):
-            raise ModelUnavailable(f"cannot load model {path}: it is no decoder-only model")
+            raise ModelUnavailable(f"cannot load model {path}: it has an encoder (as T5)")
         if c.llama_model_is_diffusion(model):
             raise ModelUnavailable(f"cannot load model {path}: diffusion models are not served")
 

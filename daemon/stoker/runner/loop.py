@@ -14,6 +14,7 @@ from typing import Final, assert_never
 
 from stoker.errors import Busy, InternalError, StokerError
 from stoker.events.runner import (
+    Adapt,
     Answer,
     ApplyTemplate,
     Beat,
@@ -28,6 +29,7 @@ from stoker.events.runner import (
     Load,
     Loaded,
     LoadProgress,
+    Measure,
     Pause,
     Ping,
     Resize,
@@ -43,6 +45,7 @@ from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Let
 from stoker.runner.desk import Desk, failed, need
 from stoker.runner.engine import Engine, Facts
 from stoker.runner.gather import Gather
+from stoker.runner.pacing import Pacing
 from stoker.runner.steps import Steps
 
 BEAT_EVERY_S: Final = 1.0
@@ -70,13 +73,17 @@ class Loop:
         pings: bool = True,
         clock: Clock = time.monotonic,
         scratch: Path | None = None,
+        placed: Callable[[int], Mapping[str, str]] = lambda _threads: {},
     ) -> None:
+        """``placed`` places the threads that a load has started; fields of Loaded."""
         self._engine = engine
         self._clock = clock
+        self._placed = placed
         self._pings = pings
         self._last_ping = (0, clock())
         self._beat_s = 0.0
         self._aside_s = 0.0  # no chunk of a long question before, while jobs go on
+        self._pacing = Pacing()
         self._closed = False
         self._exit: int | None = None
         self._channel = connect(self._note)
@@ -89,6 +96,8 @@ class Loop:
             self._counters,
             make_room=cache.make_room,
             forget=self._steps.forget,
+            occupied=lambda: bool(self._steps.busy or self._steps.active or self._steps.waiting),
+            pace=self._pacing.set,
         )
         self._loaded: Load | None = None
 
@@ -118,15 +127,20 @@ class Loop:
             self._beat(now_s)
         # without a ping the agent may be stopped; tokens for nobody are wasted heat
         may_work = not self._pings or now_s - self._last_ping[1] < PING_LIMIT_S
+        rest_s = self._pacing.rest_s(now_s)
+        may_work = may_work and not rest_s
         idle = not (may_work and (self._steps.busy or self._desk.busy))
         if self._gather.waiting and (idle or not self._steps.steady):
             self._send(self._gather.take(now_s))  # before a pause or a long step
-        rested = idle and self._steps.cache.rest()
+        rested = idle and not rest_s and self._steps.cache.rest()
         if rested:
             idle = False  # there may be more to save: look for letters, but do not wait
-        self._read(max(self._beat_s + BEAT_IDLE_S - now_s, 0.001) if idle else 0.0)
+        wait_s = self._beat_s + BEAT_IDLE_S - now_s
+        self._read(max(min(wait_s, rest_s or wait_s), 0.001) if idle else 0.0)
         if may_work and self._exit is None:
+            began_s = self._clock()
             self._steps.work()
+            self._pacing.worked(began_s, self._clock())
             if self._desk.busy:
                 self._work_aside()
 
@@ -184,10 +198,12 @@ class Loop:
                 | ApplyTemplate()
                 | Stats()
                 | SetThreads()
+                | Measure()
                 | Score()
                 | Embed()
                 | Inspect()
                 | Forget()
+                | Adapt()
             ):
                 self._desk.handle(letter)
             case Rejected():
@@ -232,6 +248,7 @@ class Loop:
                 kv_bytes=facts.kv_bytes,
                 fingerprint=facts.fingerprint,
                 saved=self._saved(),
+                **self._placed(max(request.threads, request.threads_batch)),
             )
         )
 

@@ -27,11 +27,22 @@ def notify(text: str) -> None:
 class WatchedChannel(Channel):
     """A channel that feeds systemd's watchdog with each beat and each step of a load."""
 
-    def __init__(self, sock: socket.socket, note: Callable[[Letter], None]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        note: Callable[[Letter], None],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``begin`` is the first thing that the reader's thread does."""
         super().__init__(sock, note)
+        self._begin = begin
         self._watched = bool(os.environ.get("WATCHDOG_USEC"))
 
     def send(self, event: Event) -> None:
         super().send(event)
         if self._watched and isinstance(event, Beat | LoadProgress):
             notify("WATCHDOG=1")
+
+    def _read(self) -> None:
+        self._begin()
+        super()._read()

@@ -36,17 +36,27 @@ class Part:
 def compose(
     decoding: Sequence[int], prefilling: Sequence[Waiting], *, limit: int, budget: int
 ) -> list[Part]:
-    """Parts of one batch of at most ``limit`` tokens. Prefill is served in the given order."""
+    """Parts of one batch of at most ``limit`` tokens. ``prefilling`` has the oldest first."""
     parts = [Part(seq, 1, True) for seq in decoding[:limit]]
-    room = min(limit - len(parts), budget)
-    for item in prefilling:
-        if room <= 0:
-            break
-        count = min(item.remaining, room)
+    shares = _shares(prefilling, min(limit - len(parts), budget))
+    return parts + [Part(item.seq, count, count == item.remaining) for item, count in shares]
+
+
+def _shares(prefilling: Sequence[Waiting], room: int) -> list[tuple[Waiting, int]]:
+    """Half of the room is the oldest prompt's, so that it ends; the others have the rest, the
+    shortest first, so that a few words do not wait for pages.
+    """
+    if not prefilling or room <= 0:
+        return []
+    oldest, others = prefilling[0], sorted(prefilling[1:], key=lambda item: item.remaining)
+    first = min(oldest.remaining, -(-room // 2) if others else room)
+    left, shares = room - first, []
+    for item in others:
+        count = min(item.remaining, left)
         if count > 0:
-            parts.append(Part(item.seq, count, count == item.remaining))
-            room -= count
-    return parts
+            shares.append((item, count))
+            left -= count
+    return [(oldest, min(oldest.remaining, first + left)), *shares]
 
 
 class Costs:

@@ -7,6 +7,7 @@ once a token and talks to the engine and the job; it never sees a batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -25,12 +26,13 @@ MAX_LOGPROBS: Final = 20
 END_OF_THINKING: Final = f"\n{reasoning.CLOSE}\n\n"
 PLAIN: Final = Shape()
 
-Adapters = tuple[tuple[str, float], ...]
+Acting = tuple[tuple[str, float], ...]
 
 
-def adapters_key(shape: Shape) -> Adapters:
+def adapters_key(shape: Shape, keys: Mapping[str, str]) -> Acting:
     """Which adapters act, in one order; () = the model alone. Jobs of one key may share a step."""
-    return tuple(sorted((item.name, item.scale) for item in shape.adapters if item.scale))
+    acting = (item for item in shape.adapters if item.scale)
+    return tuple(sorted((keys.get(item.name, item.name), item.scale) for item in acting))
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ def of(request: Generate, engine: Engine) -> Shaping | None:
         raise _wrong("logprobs", f"{shape.logprobs} is more than {MAX_LOGPROBS}")
     if shape.schema and shape.grammar:
         raise _wrong("grammar", "give a schema or a grammar, not both")
-    known = engine.adapters()
+    known = engine.adapters().reasons() if shape.adapters else {}
     for item in shape.adapters:
         if known.get(item.name, "unknown") or not math.isfinite(item.scale):
             reason = known.get(item.name) or f"this model has {', '.join(known) or 'none'}"

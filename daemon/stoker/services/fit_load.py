@@ -84,11 +84,7 @@ class FitPlan:
         known = facts_of(facts)
         if self._memory is None or known is None:
             return request
-        adapters = (item.path for item in config.adapters if item.model == model.name)
-        # read into memory whole, beside the model; what they take, others do not get
-        taken = sum(max(self._size(path), 0) for path in adapters)
-        wishes = wishes_of(model, config)
-        wishes = replace(wishes, reserve_bytes=Bytes(wishes.reserve_bytes + taken))
+        wishes = wishes_of(model, config, self._size)
         found = fit.plan(known, self._memory.facts(self._pid()), wishes)
         if isinstance(found, fit.Refusal):
             raise refused(found)
@@ -137,9 +133,10 @@ class FitPlan:
             )  # fmt: skip
 
 
-def wishes_of(model: ModelConfig, config: Config) -> fit.Wishes:
-    """The settings that decide about memory."""
+def wishes_of(model: ModelConfig, config: Config, size: Callable[[str], int]) -> fit.Wishes:
+    """The settings that decide about memory; ``size`` as in FitPlan."""
     runner = config.runner
+    adapters = (item.path for item in config.adapters if item.model == model.name)
     return fit.Wishes(
         model=model.name,
         context_tokens=model.context_tokens,
@@ -154,6 +151,7 @@ def wishes_of(model: ModelConfig, config: Config) -> fit.Wishes:
         mlock=model.mlock,
         least_context=config.memory.least_context_tokens,
         reserve_bytes=config.memory.reserve_bytes,
+        adapter_bytes=sum(max(size(path), 0) for path in adapters),
         mode=config.memory.fit,
     )
 

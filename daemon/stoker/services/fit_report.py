@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
@@ -24,20 +25,29 @@ TIMEOUT_S: Final = 30.0
 
 
 def report(
-    runner: RunnerProcess, memory: Memory, model: ModelConfig, config: Config
+    runner: RunnerProcess,
+    memory: Memory,
+    model: ModelConfig,
+    config: Config,
+    size: Callable[[str], int],
 ) -> dict[str, object]:
-    """Facts, memory and plan as plain values. Raises StokerError: no such file, no model."""
+    """Facts, memory and plan as plain values; ``size`` gives the bytes of a file, -1 = none.
+
+    Raises StokerError: no such file, no model.
+    """
     runner.send(wire.Inspect("fit", model.path))
     facts = facts_of(_answer(runner).result)
     if facts is None:
         raise ModelUnavailable(f"cannot plan model {model.path}: the runner gave no facts")
     device = memory.facts()
-    found = fit.plan(facts, device, wishes_of(model, config))
+    wishes = wishes_of(model, config, size)
+    found = fit.plan(facts, device, wishes)
     out: dict[str, object] = {
         "model": model.name,
         "path": model.path,
         "available_bytes": device.available_bytes,
         "source": device.source,
+        "adapter_bytes": wishes.adapter_bytes,
         "facts": model_facts.to_mapping(facts),
         "fits": isinstance(found, fit.Plan),
     }
@@ -63,6 +73,8 @@ def lines(found: dict[str, object]) -> list[str]:
         f"  keys and values  {sizes['kv']}, work buffers {sizes['compute']}, "
         f"the rest {sizes['overhead']}",
     ]
+    if found["adapter_bytes"]:
+        rows.append(f"  adapters   {fit.amount(float(str(found['adapter_bytes'])))} beside it")
     if found["reason"]:
         rows.append(f"  does not fit as configured: {found['reason']}")
     return rows

@@ -6,28 +6,34 @@ a future; listing and snapshots read what the loop last published.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar, cast
 
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import scheduler
+from stoker.core.token_mix import Work
 from stoker.events import runner as wire
-from stoker.events.inference import Ask, Delivery, ModelInfo, Owner
+from stoker.events.inference import Ask, Delivery, ModelInfo, Owner, Standing
 from stoker.events.models import Probe, SwapResult
+from stoker.events.operating import Measured, Setting
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView, QueueLine
 from stoker.ports.system import Standings
+from stoker.services.futures import pass_on, then
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.job_desk import EVERYBODY
 from stoker.services.model_list import queue_lines
+from stoker.services.model_probe import nats_per_token
+from stoker.services.runner_queries import OURSELVES
 from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
-_U = TypeVar("_U")
 
 
 class InferenceService:
@@ -39,6 +45,7 @@ class InferenceService:
         self._loop, self._standings = loop, standings
         self._ask_timeout_s = ask_timeout_s
         self._aside = SideThread("look")
+        self._holds: dict[str, str] = {}  # who holds answers back, and why
         self._thread = threading.Thread(target=loop.run, name="inference", daemon=True)
 
     def start(self) -> None:
@@ -66,6 +73,14 @@ class InferenceService:
         return accepted
 
     def answer(self, ask: Ask, owner: Owner) -> Future[JobView]:
+        standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
+        return self._answer(ask, owner, standing)
+
+    def ask_ourselves(self, ask: Ask) -> Future[JobView]:
+        """The agent's own question: under no quota but the queue's."""
+        return self._answer(ask, Owner("", os.getuid()), EVERYBODY)
+
+    def _answer(self, ask: Ask, owner: Owner, standing: Standing) -> Future[JobView]:
         accepted: Future[JobView] = Future()
         ended: Future[JobView] = Future()
 
@@ -76,7 +91,6 @@ class InferenceService:
 
         accepted.add_done_callback(refused)
         delivery = Delivery(deadline_s=self._ask_timeout_s)
-        standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
         self._loop.post(
             lambda: self._loop.submit(ask, delivery, owner, -1, accepted, ended, standing)
         )
@@ -101,21 +115,19 @@ class InferenceService:
                 lambda key: wire.Tokenize(key, text), now, uid, caller=owner.unique_name
             )
             self._loop.report()  # a model that sleeps is loading now: nobody shall see it asleep
-            found.add_done_callback(lambda done: _pass_on(done, answer))
+            found.add_done_callback(lambda done: pass_on(done, answer))
 
         self._loop.post(ask)
-        return _then(answer, lambda found: list(cast(list[int], found["tokens"])))
+        return then(answer, lambda found: list(cast(list[int], found["tokens"])))
 
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
         given = tuple(texts)
         answer = self._aside_work(lambda key: wire.Embed(key, given), owner)
-        return _then(
-            answer, lambda found: (cast(list[list[float]], found["vectors"]), _read(found))
-        )
+        return then(answer, lambda found: (cast(list[list[float]], found["vectors"]), _read(found)))
 
     def score(self, text: str, owner: Owner) -> Future[tuple[float, int]]:
         answer = self._aside_work(lambda key: wire.Score(key, text), owner)
-        return _then(answer, lambda found: (cast(float, found["nll"]), _read(found)))
+        return then(answer, lambda found: (cast(float, found["nll"]), _read(found)))
 
     def _aside_work(
         self, make: Callable[[str], wire.Request], owner: Owner
@@ -166,22 +178,36 @@ class InferenceService:
         return self._call(lambda: self._loop.runners.restart(self._loop.now_s()))
 
     def select_model(self, name: str) -> Future[SwapResult]:
-        return self.swap(name)
+        return self._swap(name, None, self._loop.runners.remember_selected)
 
-    def swap(self, model: str | ModelConfig, probe: Probe | None = None) -> Future[SwapResult]:
+    def swap(
+        self, model: str | ModelConfig, probe: Probe | None = None, config: Config | None = None
+    ) -> Future[SwapResult]:
         """Make this model serve once it has shown that it can answer (``probe``; None = a short
-        question); the result, or the typed error after the old one serves again. Any thread.
-        See ``model_swap.ModelSwap.select``.
+        question), with the adapters and libraries of ``config``; the result, or the typed error
+        after the old one serves again. Any thread. See ``model_swap.ModelSwap.select``.
         """
+        return self._swap(model, probe, lambda _model: None, config)
+
+    def _swap(
+        self,
+        model: str | ModelConfig,
+        probe: Probe | None,
+        serves: Callable[[str], None],
+        config: Config | None = None,
+    ) -> Future[SwapResult]:
+        """``serves`` is called on the loop's thread with the name of the model that does."""
         ended: Future[SwapResult] = Future()
 
         def told(done: Future[SwapResult]) -> None:
+            if done.exception() is None:
+                serves(done.result().model)
             self._loop.report()  # whoever hears of the change and looks must see it
-            _pass_on(done, ended)
+            pass_on(done, ended)
 
         def begin() -> None:
             try:
-                swapped = self._loop.swap.select(model, probe, self._loop.now_s())
+                swapped = self._loop.swap.select(model, probe, self._loop.now_s(), config)
             except Exception as error:  # one call's fault must not end the loop
                 ended.set_exception(error)
                 return
@@ -190,17 +216,74 @@ class InferenceService:
         self._loop.post(begin)
         return ended
 
-    def hold(self, held: bool, reason: str) -> None:
-        """The thermal loop's last resort before the hardware's own."""
-        self._loop.post(lambda: self._loop.hold(held, reason))
+    def difference(self, model: ModelConfig, config: Config) -> Future[str]:
+        """What keeps the serving runner from being this model under ``config``: see
+        ``adapter_change``.
+        """
+        return self._call(lambda: self._loop.adapters.difference(model, config))
+
+    def adapt(self, config: Config, *, keep: bool) -> Future[None]:
+        """The serving runner gets the adapters of ``config``, without loading its model again."""
+        return self._pass(lambda: self._loop.adapters.adapt(config, self._loop.now_s(), keep=keep))
+
+    def surprise(self, text: str) -> Future[float]:
+        """Nats a token of ``text`` by the serving model, for the agent itself."""
+        ended: Future[float] = Future()
+
+        def done(answer: Future[Mapping[str, object]]) -> None:
+            error = answer.exception()
+            if error is not None:
+                ended.set_exception(error)
+            else:
+                ended.set_result(nats_per_token(answer.result()))
+
+        def ask() -> None:
+            now = self._loop.now_s()
+            key_of = partial(wire.Score, text=text)
+            self._loop.runners.query(key_of, now, OURSELVES, self._ask_timeout_s).add_done_callback(
+                done
+            )
+
+        self._loop.post(ask)
+        return ended
+
+    def hold(self, held: bool, reason: str, who: str = "heat") -> None:
+        """The thermal loop's last resort before the hardware's own, and what a fleet may ask for:
+        held as long as anyone holds.
+        """
+
+        def act() -> None:
+            self._holds.pop(who, None)
+            if held:
+                self._holds[who] = reason
+            self._loop.hold(bool(self._holds), next(iter(self._holds.values()), ""))
+
+        self._loop.post(act)
 
     def headroom(self, fraction: float) -> None:
         """How much heat leaves of the device, 0..1, as far as pacing must use it."""
         self._loop.post(lambda: self._loop.headroom(fraction))
 
+    def pace(self, threads: int, threads_batch: int, duty: float) -> None:
+        """Threads (0 = as configured) and the part of the time that the runner's steps take."""
+        self._loop.post(lambda: self._loop.pace.want(threads, threads_batch, duty))
+
+    def measure(self, setting: Setting, limit_s: Seconds) -> Future[Measured]:
+        """How fast a phase is with so many threads, while nobody is answered; else Busy."""
+        ended: Future[Measured] = Future()
+        self._loop.post(lambda: self._loop.measures.begin(setting, limit_s, ended))
+        return ended
+
     def activity(self) -> float:
-        """How busy inference is, 0..1."""
-        return 1.0 if self._loop.snapshot.decoding_jobs else 0.0
+        """How busy inference keeps its CPUs, 0..1."""
+        now, pace = self._loop.snapshot, self._loop.pace.wanted
+        return pace.duty * now.threads / max(1, now.most_threads) if now.decoding_jobs else 0.0
+
+    def work(self) -> Work:
+        """What is done now, for the thermal loop."""
+        now = self._loop.snapshot
+        read = now.tokens.prompt - now.tokens.cached
+        return Work(now.phase, self.activity(), read, now.tokens.completion)
 
     def reconfigure(self, config: Config) -> None:
         """Take over what may change while running."""
@@ -215,6 +298,20 @@ class InferenceService:
         memory = process.memory_bytes() if process is not None else 0
         return replace(self._loop.snapshot, runner_memory_bytes=memory)
 
+    def _pass(self, work: Callable[[], Future[_T]]) -> Future[_T]:
+        ended: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                begun = work()
+            except Exception as error:  # one call's fault must not end the loop
+                ended.set_exception(error)
+                return
+            begun.add_done_callback(lambda done: pass_on(done, ended))
+
+        self._loop.post(run)
+        return ended
+
     def _call(self, work: Callable[[], _T]) -> Future[_T]:
         future: Future[_T] = Future()
 
@@ -226,29 +323,6 @@ class InferenceService:
 
         self._loop.post(run)
         return future
-
-
-def _pass_on(done: Future[_T], to: Future[_T]) -> None:
-    error = done.exception()
-    if error is not None:
-        to.set_exception(error)
-    else:
-        to.set_result(done.result())
-
-
-def _then(done: Future[_T], convert: Callable[[_T], _U]) -> Future[_U]:
-    """Its value as somebody else wants it, its error as it is."""
-    out: Future[_U] = Future()
-
-    def ended(answer: Future[_T]) -> None:
-        error = answer.exception()
-        if error is not None:
-            out.set_exception(error)
-        else:
-            out.set_result(convert(answer.result()))
-
-    done.add_done_callback(ended)
-    return out
 
 
 def _read(found: Mapping[str, object]) -> int:

@@ -23,16 +23,19 @@ from stoker.ports.runner import ModelFiles, RunnerLauncher
 from stoker.ports.streams import Poller, Ready, StreamSinks
 from stoker.ports.system import Clock, Memory, StateFile
 from stoker.services import model_list
+from stoker.services.adapter_change import AdapterChange
 from stoker.services.fit_load import FitPlan
 from stoker.services.job_book import JobBook
 from stoker.services.job_desk import EVERYBODY, JobDesk
+from stoker.services.measure_desk import MeasureDesk
 from stoker.services.memory_hands import MemoryHands
 from stoker.services.memory_watch import MemoryWatch
 from stoker.services.model_swap import ModelSwap
 from stoker.services.runner_bank import RunnerBank
 from stoker.services.runner_link import Callbacks, RunnerLink, RunnerParts
 from stoker.services.runner_memory import RunnerMemory
-from stoker.services.runner_queries import OURSELVES
+from stoker.services.runner_pace import RunnerPace
+from stoker.services.runner_queries import OURSELVES, QUERY_TIMEOUT_S, Answered
 from stoker.services.slot_watch import SlotWatch
 from stoker.units import Bytes, Seconds
 
@@ -71,9 +74,10 @@ class InferenceLoop:
         book = JobBook(config.inference, poller)
         self.desk = JobDesk(config, book, clock, self.runners, self._tell, new_id)
         self.swap = ModelSwap(config, self.runners, self.desk, self._room)
-        self.slots = SlotWatch(
-            self.desk, clock, lambda make: self.link.query(make, clock.monotonic_s(), OURSELVES)
-        )
+        self.adapters = AdapterChange(self.runners, self._holds)
+        self.slots = SlotWatch(self.desk, clock, self._ask)
+        self.pace = RunnerPace(self._ask, self._configured_threads)
+        self.measures = MeasureDesk(self.desk, self._ask_any, lambda: self.runners.swap.active)
         hands = MemoryHands(lambda: self.link, self.desk, clock, lambda: self.runners.swap.active)
         self.watch = MemoryWatch(config, device, self.fit, hands)
         self.desk.memory_refusal = self.watch.refusal
@@ -118,6 +122,7 @@ class InferenceLoop:
             self.desk.sweep(lambda name: self.runners.hopeless(name, now))
         self.desk.tick(now)
         self.watch.tick(now)
+        self.pace.tick(ready=self.link.state.phase is life.Phase.READY)
         self.report()
         self.last_turn_s = now
 
@@ -198,7 +203,22 @@ class InferenceLoop:
 
     # The runner that serves speaks.
 
+    def _ask(
+        self, make: Callable[[str], wire.Request], timeout_s: Seconds = QUERY_TIMEOUT_S
+    ) -> Answered:
+        """A question of our own to the runner that serves."""
+        return self.link.query(make, self._clock.monotonic_s(), OURSELVES, timeout_s)
+
+    def _ask_any(self, make: Callable[[str], wire.Request], timeout_s: Seconds) -> Answered:
+        """The same; a model that sleeps wakes."""
+        return self.runners.query(make, self._clock.monotonic_s(), OURSELVES, timeout_s)
+
+    def _configured_threads(self) -> tuple[int, int]:
+        threads = self.link.threads
+        return threads, self._config.runner.threads_batch or threads
+
     def _runner_ready(self) -> None:
+        self.pace.loaded()
         fitted = self.fit.of(self.link.state.model)
         places = fitted.plan if fitted else self._config.runner
         self.desk.queue.resize(places.slots, places.parked_slots)
@@ -229,6 +249,7 @@ class InferenceLoop:
             self.watch.level.word,
             self.desk.queue.totals,
             self._sampled,
+            self.pace.threads,
         )
         if fresh != self.snapshot:
             self.snapshot = fresh
@@ -244,6 +265,13 @@ class InferenceLoop:
             return False
         size = Bytes(self._files.size_bytes(model.path))
         return swap.holds_both(size, Bytes(self._device.facts().available_bytes))
+
+    def _holds(self, paths: list[str]) -> bool:
+        """Memory holds these files beside what runs."""
+        if self._device is None:
+            return True
+        sizes = sum(max(self._files.size_bytes(path), 0) for path in paths)
+        return swap.holds_both(Bytes(sizes), Bytes(self._device.facts().available_bytes))
 
     def _tell(self, call: Callable[[InferenceListener], None]) -> None:
         for listener in self.listeners:

@@ -101,7 +101,7 @@ class JobQueue:
             self._events.popleft()
 
     def tick(self, now: Seconds) -> None:
-        self._tell(now)
+        """Tokens are charged before each decision and here, not one by one."""
         if now - self._ticked_s >= TICK_S:
             self._ticked_s = now
             self.step(scheduler.Tick())

@@ -1,94 +1,187 @@
-"""Whether a new set is well: its model is loaded, probed and watched before it is kept.
+"""Whether a new set is well: it is brought in, probed and watched before it is kept.
 
-The side of ``stoker_ota``'s port ``Health`` that the agent has: everything goes through the
-swap of the inference service, so that the old model serves until the new one has shown
-that it can answer. It runs in the update thread and may wait for minutes.
+The side of ``stoker_ota``'s port ``Health`` that the agent has: another model, runtime or adapter
+goes through the swap of the inference service or beside what serves, so that the old set serves
+until the new one has shown that it can answer. It runs in the update thread and may wait for
+minutes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
-from stoker.core.installed_set import InstalledSet, model_of
-from stoker.events.models import Probe, ProbeReport, SwapResult, can_speak
+from stoker.core.installed_set import InstalledSet, model_of, on_trial, served
+from stoker.events.models import Probe, ProbeReport, Question, SwapResult, can_speak
+from stoker.events.prompt import AdapterScale
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import InferenceSnapshot
+from stoker.services.adapter_change import ADAPTERS, MODEL
+from stoker.services.serving_probe import Asked, ServingProbe
 from stoker.units import Seconds
 from stoker_ota.core.manifest import Health, Manifest
 from stoker_ota.errors import Cancelled, Unhealthy
 from stoker_ota.values.deployment import Member
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 LOOK_S: Final = 0.1
 SETTLE_S: Final = 300.0
 """For a runner that starts, or for somebody else's change of the model."""
+ADAPTER_PROMPT: Final = "Say hello."
 _SETTLED: Final = ("ready", "asleep", "no-model")
 
 
-class Runtime(Protocol):
+class Runtime(Asked, Protocol):
     """Of ``InferenceService``."""
 
-    def swap(self, model: str | ModelConfig, probe: Probe | None = None) -> Future[SwapResult]: ...
+    def swap(
+        self, model: str | ModelConfig, probe: Probe | None = None, config: Config | None = None
+    ) -> Future[SwapResult]: ...
+
+    def difference(self, model: ModelConfig, config: Config) -> Future[str]: ...
+
+    def adapt(self, config: Config, *, keep: bool) -> Future[None]: ...
 
     def snapshot(self) -> InferenceSnapshot: ...
 
 
+class Settings(Protocol):
+    """Which set serves. Paths and files are its business."""
+
+    @property
+    def config(self) -> Config:
+        """As the files have it, with the policy that is in use."""
+
+    @property
+    def now(self) -> InstalledSet:
+        """The set that is in use."""
+
+    def locate(self, generation: int, members: tuple[Member, ...]) -> InstalledSet:
+        """Raises StokerError when this device cannot use the set (any more)."""
+
+    def read(self, installed: InstalledSet) -> Config:
+        """The files' configuration under this set's policy. Raises ConfigInvalid."""
+
+    def serve(self, installed: InstalledSet, config: Config) -> None:
+        """From now on. Raises StokerError when nothing has changed."""
+
+
 class ModelHealth:
-    """``serve`` hears which set serves from now on; ``cancelled`` may raise to end the wait."""
+    """``cancelled`` may raise to end the wait."""
 
     def __init__(
         self,
-        config: Callable[[], Config],
+        settings: Settings,
         runtime: Runtime,
         heat: Callable[[], ThermalSnapshot],
         *,
-        locate: Callable[[int, tuple[Member, ...]], InstalledSet],
-        serve: Callable[[InstalledSet], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        self._config, self._runtime, self._heat = config, runtime, heat
-        self._locate, self._serve, self._cancelled = locate, serve, cancelled
+        self._settings, self._runtime, self._heat = settings, runtime, heat
+        self._cancelled = cancelled
+        self._serving = ServingProbe(runtime, cancelled)
 
     def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
-        """See ``stoker_ota.ports.updates.Health``."""
+        """See ``stoker_ota.ports.updates.Health``. First whatever can be tried beside what
+        serves, then the policy, and then the whole under it.
+        """
         wanted = manifest.health
-        timeout_s = max(float(wanted.startup_s), float(self._config().swap.probe_timeout_s))
-        probe = Probe(
-            judge=lambda report: judge(wanted, report),
-            texts=tuple(item.text for item in wanted.probes),
-            max_tokens=16,
-            timeout_s=Seconds(timeout_s),
-        )
-        installed = self._locate(generation, members)
-        self._change(installed, probe)
+        with _unhealthy():
+            installed = self._settings.locate(generation, members)
+            config = self._settings.read(installed)
+            before = self._settings.config
+        proven = self._bring(installed, config, wanted)
+        with _unhealthy():
+            self._settings.serve(installed, config)
+        if not proven or config != before:
+            self._serving.run(self._probe(wanted, installed, config))
         self._watch(wanted)
 
     def switch(self, generation: int, members: tuple[Member, ...]) -> None:
-        """See ``stoker_ota.ports.updates.Health``."""
-        self._change(self._locate(generation, members), None)
+        """See ``stoker_ota.ports.updates.Health``. A set that cannot be used any more (another
+        model is configured) gives way to the package's own.
+        """
+        try:
+            installed = self._settings.locate(generation, members)
+            config = self._settings.read(installed)
+        except errors.StokerError as error:
+            _log.error("cannot return to generation %d: %s", generation, error.message)
+            installed = InstalledSet()
+            config = self._settings.read(installed)
+        proven = self._bring(installed, config, None)
+        self._settings.serve(installed, config)
+        if not proven and model_of(config, installed) is not None:
+            try:
+                timeout_s = config.swap.probe_timeout_s
+                self._serving.run(Probe(timeout_s=timeout_s))
+            except Unhealthy as error:  # nothing is left to return to
+                _log.error("the set that was returned to is not well: %s", error.message)
 
-    def _change(self, installed: InstalledSet, probe: Probe | None) -> None:
-        model = model_of(self._config(), installed)
-        if model is not None:
-            self._swap(model, probe)
-        self._serve(installed)
+    def _probe(self, wanted: Health, installed: InstalledSet, config: Config) -> Probe:
+        model = model_of(config, installed)  # of another model's nobody can say anything yet
+        names = [item.name for item in installed.adapters if model and item.model == model.name]
+        return probe_of(wanted, float(config.swap.probe_timeout_s), names)
 
-    def _swap(self, model: ModelConfig, probe: Probe | None) -> None:
+    def _bring(self, installed: InstalledSet, config: Config, wanted: Health | None) -> bool:
+        """The set's model, libraries and adapters serve, or Unhealthy; True if they were tried
+        (``wanted``; None = a few words) before that.
+        """
+        whole, model = served(config, installed), model_of(config, installed)
+        if model is None:
+            if installed.adapters or installed.libraries:
+                raise Unhealthy("cannot try the set: no model is configured")
+            return False
+        probe = None if wanted is None else self._probe(wanted, installed, config)
         end = time.monotonic() + SETTLE_S
+        self._settle(end)
+        difference = self._wait(self._runtime.difference(model, whole))
+        if difference == ADAPTERS:
+            self._adapt(whole, model.name, wanted, end)
+            return wanted is not None
+        if difference == MODEL:
+            self._swap(model, probe, whole, end)
+            return True
+        return False
+
+    def _adapt(self, whole: Config, model: str, wanted: Health | None, end: float) -> None:
+        """New adapters are tried under other names, then they take the place of the old."""
+        now = served(self._settings.config, self._settings.now)
+        trial = on_trial(now, whole, model)
+        try:
+            if wanted is not None and trial:
+                both = replace(now, adapters=(*now.adapters, *trial.values()))
+                self._patiently(lambda: self._runtime.adapt(both, keep=False), end)
+                timeout_s = float(whole.swap.probe_timeout_s)
+                self._serving.run(probe_of(wanted, timeout_s, list(trial)))
+            self._patiently(lambda: self._runtime.adapt(whole, keep=True), end)
+        except Unhealthy:
+            with contextlib.suppress(Unhealthy):  # a runner that died loads the old ones anyway
+                self._patiently(lambda: self._runtime.adapt(now, keep=True), end)
+            raise
+
+    def _swap(self, model: ModelConfig, probe: Probe | None, whole: Config, end: float) -> None:
+        self._patiently(lambda: self._runtime.swap(model, probe, whole), end)
+
+    def _patiently(self, begin: Callable[[], Future[_T]], end: float) -> None:
+        """What passes is waited for; the rest is Unhealthy."""
         while True:
             self._settle(end)
             try:
-                self._wait(self._runtime.swap(model, probe))
+                self._wait(begin())
                 return
-            except errors.Busy as error:
+            except (errors.Busy, errors.ModelLoading) as error:
+                self._cancelled()
                 if time.monotonic() >= end:
-                    raise Unhealthy(f"cannot try {model.name}: {error.message}") from error
+                    raise Unhealthy(f"cannot try the set: {error.message}") from error
                 time.sleep(LOOK_S)
             except errors.StokerError as error:
                 self._cancelled()  # a service that stops is nobody's fault
@@ -128,6 +221,28 @@ class ModelHealth:
             time.sleep(LOOK_S)
 
 
+@contextlib.contextmanager
+def _unhealthy() -> Iterator[None]:
+    """What this device cannot use is the set's fault."""
+    try:
+        yield
+    except errors.StokerError as error:
+        raise Unhealthy(error.message, hint=error.hint) from error
+
+
+def probe_of(wanted: Health, timeout_s: float, adapters: Sequence[str]) -> Probe:
+    """A manifest's wishes, and a few words under each of these adapters."""
+    canaries = tuple(Question(item.prompt, item.max_tokens) for item in wanted.canaries)
+    under = tuple(Question(ADAPTER_PROMPT, 8, (AdapterScale(name),)) for name in adapters)
+    return Probe(
+        judge=lambda report: judge(wanted, report),
+        texts=tuple(item.text for item in wanted.probes),
+        max_tokens=16,
+        timeout_s=Seconds(max(float(wanted.startup_s), timeout_s)),
+        questions=canaries + under,
+    )
+
+
 def judge(wanted: Health, report: ProbeReport) -> str:
     """Why a manifest's probes are not passed; "" = they are."""
     fault = can_speak(report)
@@ -139,6 +254,11 @@ def judge(wanted: Health, report: ProbeReport) -> str:
                 f"{nats:.3f} nats a token for {probe.text[:32]!r}, "
                 f"{probe.min_nats:.3f} to {probe.max_nats:.3f} are wanted"
             )
+    for canary, answer in zip(wanted.canaries, report.answers, strict=False):
+        if not any(word.lower() in answer.lower() for word in canary.expect):
+            return f"{answer[:64]!r} is the answer to {canary.prompt[:32]!r}"
+    if not all(report.answers):
+        return "it wrote nothing under an adapter"
     if report.decode_tok_s < wanted.min_tok_s:
         return f"{report.decode_tok_s:.1f} tokens a second, {wanted.min_tok_s:.1f} are wanted"
     return ""

@@ -9,6 +9,7 @@ from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler
 from stoker.events.inference import MemoryUse, ModelInfo, TokenTotals
+from stoker.events.runner import Loaded
 from stoker.ports.doors import InferenceSnapshot, QueueLine
 from stoker.ports.runner import ModelFiles
 from stoker.services.fit_load import FitPlan
@@ -38,6 +39,7 @@ def snapshot(
     level: str,
     tokens: TokenTotals,
     sampled: int,
+    threads: int,
 ) -> InferenceSnapshot:
     """The present moment, without the runner's memory (that costs a look into /proc)."""
     link, shown, reason = bank.serving, _STATES[bank.serving.state.phase], ""
@@ -46,6 +48,7 @@ def snapshot(
     if bank.swap.active:
         reason = f"changing the model to {bank.swap.model}"
     state, process = link.state, link.process
+    ours = link.loaded if shown == "ready" else None
     return InferenceSnapshot(
         state="stopping" if stopping else shown,
         reason=reason or state.reason,
@@ -56,7 +59,11 @@ def snapshot(
         queue_depth=len(queue.jobs) - len(queue.running),
         active_jobs=len(queue.running),
         decoding_jobs=len(queue.decoding),
-        threads=link.threads,
+        threads=threads,
+        most_threads=link.threads,
+        phase=queue.phase,
+        fingerprint=ours.fingerprint if ours is not None else "",
+        placement=("", "", "") if ours is None else _placement(ours),
         runner_pid=process.pid if process is not None else 0,
         runner_restarts=bank.serving.state.restarts,
         memory=_use(state.model, planned) if shown == "ready" else None,
@@ -90,6 +97,10 @@ def models(
         )
         for model in config.models
     )
+
+
+def _placement(loaded: Loaded) -> tuple[str, str, str]:
+    return loaded.pinning, loaded.scheduling, loaded.placement_note
 
 
 def _use(model: str, planned: FitPlan) -> MemoryUse | None:

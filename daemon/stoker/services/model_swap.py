@@ -16,6 +16,7 @@ from stoker import errors
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import model_choice, swap
 from stoker.core import runner_life as life
+from stoker.core.installed_set import adapters_of
 from stoker.events.models import Probe, ProbeReport, SwapResult
 from stoker.services import job_errors
 from stoker.services.model_probe import ModelProbe
@@ -52,6 +53,7 @@ class ModelSwap:
     def __init__(self, config: Config, bank: RunnerBank, jobs: Jobs, room: Room) -> None:
         self._config, self._bank, self._jobs, self._room = config, bank, jobs, room
         self._model: ModelConfig | None = None
+        self._with: Config | None = None  # whose adapters and libraries it gets
         self._probe = Probe()
         self._probing: ModelProbe | None = None
         self._future: Future[SwapResult] = Future()
@@ -65,9 +67,14 @@ class ModelSwap:
         self._config = config
 
     def select(
-        self, wanted: str | ModelConfig, probe: Probe | None, now: Seconds
+        self,
+        wanted: str | ModelConfig,
+        probe: Probe | None,
+        now: Seconds,
+        config: Config | None = None,
     ) -> Future[SwapResult]:
-        """Make this model (a name, an alias, or one that is not configured) the one that serves.
+        """Make this model (a name, an alias, or one that is not configured) the one that serves,
+        with the adapters and libraries of ``config`` (None = as they are).
 
         Fails with ModelUnavailable once the old one serves again, Busy while another change is
         under way, Unavailable when the service stops.
@@ -79,9 +86,10 @@ class ModelSwap:
             raise job_errors.swapping(bank.swap.model, bank.eta_s(now))
         model = self._find(wanted) if isinstance(wanted, str) else wanted
         serving = bank.serving
-        if serving.state.model == model.name and serving.models.get(model.name) == model:
+        same = serving.state.model == model.name and serving.models.get(model.name) == model
+        if same and (config is None or same_setup(serving.config, config, model.name)):
             return _already(model.name)
-        return self._begin(model, probe or self._default_probe(), now)
+        return self._begin(model, probe or self._default_probe(), now, config)
 
     def tick(self, now: Seconds) -> None:
         if not self._bank.swap.active and not self._bank.stopping:
@@ -130,10 +138,13 @@ class ModelSwap:
         if model is not None:
             self._begin(model, self._default_probe(), now)
 
-    def _begin(self, model: ModelConfig, probe: Probe, now: Seconds) -> Future[SwapResult]:
+    def _begin(
+        self, model: ModelConfig, probe: Probe, now: Seconds, config: Config | None = None
+    ) -> Future[SwapResult]:
         bank, old = self._bank, self._bank.serving.state
         beside = old.phase is life.Phase.READY and self._room(model)
         self._model, self._probe, self._probing, self._lost = model, probe, None, ""
+        self._with = config
         self._began_s, self._beside, self._preempted = now, beside, 0
         self._future = Future()
         self._before = before = old.model or next(iter(old.models), "")
@@ -171,7 +182,7 @@ class ModelSwap:
         match action:
             case swap.Stage():
                 assert self._model is not None, "a swap has a model"
-                bank.stage(self._model, now, Callbacks(gone=self._newcomer_gone))
+                bank.stage(self._model, now, Callbacks(gone=self._newcomer_gone), self._with)
             case swap.Prove():
                 self._prove(now)
             case swap.Hold():
@@ -211,6 +222,8 @@ class ModelSwap:
         bank, newcomer, model = self._bank, self._bank.newcomer, self._model
         if newcomer is None or model is None or bank.serving.models.get(model.name) != model:
             return  # another version of it may still be good
+        if self._with and not same_setup(bank.serving.config, self._with, model.name):
+            return  # nor is it to blame for other libraries or adapters
         verdict = self._probing.verdict(now) if self._probing is not None else None
         kept = newcomer.state.aside.get(model.name)
         if kept is not None:
@@ -238,10 +251,17 @@ class ModelSwap:
         future.set_result(result)
 
 
+def same_setup(one: Config, other: Config, model: str) -> bool:
+    """A runner of the one serves the other, too."""
+    libraries = one.runner.libraries == other.runner.libraries
+    return libraries and adapters_of(one, model) == adapters_of(other, model)
+
+
 def _already(model: str) -> Future[SwapResult]:
     """It serves, or is on its way as the one that will."""
     done: Future[SwapResult] = Future()
-    done.set_result(SwapResult(model, model, False, Seconds(0.0), 0, ProbeReport()))
+    result = SwapResult(model, model, False, Seconds(0.0), 0, ProbeReport(), changed=False)
+    done.set_result(result)
     return done
 
 

@@ -17,6 +17,7 @@ from stoker.events import runner as wire
 from stoker.ports.streams import Ready
 from stoker.services import job_errors
 from stoker.services.runner_link import Callbacks, RunnerLink, RunnerParts
+from stoker.services.runner_memory import RunnerMemory
 from stoker.services.runner_queries import QUERY_TIMEOUT_S, Answered
 from stoker.units import Seconds
 
@@ -29,7 +30,7 @@ class RunnerBank:
         self.parts = parts
         self.models = config.models  # as configured now; a swap may bring another one
         self.swap = swap.State()
-        self.serving = RunnerLink(config, parts, wanted_first(config), callbacks)
+        self.serving = RunnerLink(config, parts, wanted_first(config, parts.memory), callbacks)
         self.newcomer: RunnerLink | None = None
         self.leaving: list[RunnerLink] = []
         self._used_s = Seconds(0.0)
@@ -199,12 +200,16 @@ class RunnerBank:
 
     # What a swap does.
 
-    def stage(self, model: ModelConfig, now: Seconds, callbacks: Callbacks) -> None:
-        """A second runner, for this model alone; it may not shrink to fit beside the first."""
+    def stage(
+        self, model: ModelConfig, now: Seconds, callbacks: Callbacks, config: Config | None = None
+    ) -> None:
+        """A second runner, for this model alone; it may not shrink to fit beside the first.
+        ``config``: with other adapters or libraries than those in use.
+        """
         parts = self.parts
         if self.serving.process is not None:
             parts = replace(parts, plan=parts.plan_beside)
-        self.newcomer = RunnerLink(self._config, parts, (model,), callbacks)
+        self.newcomer = RunnerLink(config or self._config, parts, (model,), callbacks)
         self.newcomer.step(life.Start(now))
 
     def switch(self, now: Seconds) -> None:
@@ -238,6 +243,12 @@ class RunnerBank:
         fresh = self.serving.state.phase is life.Phase.STOPPED
         self.serving.step(life.Start(now) if fresh else life.Restart(now))
 
+    def remember_selected(self, model: str) -> None:
+        """An administrator chose it: over restarts too, until the configuration's default is
+        another one than today's.
+        """
+        self.parts.memory.remember_selected(model, default_model(self._config))
+
     def blame(self, model: str, reason: str, now: Seconds) -> None:
         """Not to be tried again for a while, except by an administrator."""
         state = self.serving.state
@@ -246,11 +257,18 @@ class RunnerBank:
         self.serving.state = replace(state, aside=aside)
 
 
-def wanted_first(config: Config) -> tuple[ModelConfig, ...]:
-    """All models by name, the default one before the others."""
+def wanted_first(config: Config, memory: RunnerMemory) -> tuple[ModelConfig, ...]:
+    """All models by name, the selected or default one before the others."""
     models = sorted(config.models, key=lambda model: model.name)
-    wanted = config.default_model or (models[0].name if models else "")
+    default = default_model(config)
+    selected = memory.selected(default)
+    wanted = selected if any(model.name == selected for model in models) else default
     return tuple(sorted(models, key=lambda model: model.name != wanted))
+
+
+def default_model(config: Config) -> str:
+    """By the configuration; "" = there is none."""
+    return config.default_model or min((model.name for model in config.models), default="")
 
 
 def _gone(link: RunnerLink) -> bool:

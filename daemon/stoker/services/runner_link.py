@@ -63,7 +63,7 @@ class RunnerLink:
         models: tuple[ModelConfig, ...],
         callbacks: Callbacks,
     ) -> None:
-        self._config, self._parts = config, parts
+        self.config, self._parts = config, parts
         self.models = {model.name: model for model in models}
         self.callbacks = callbacks
         self._process: RunnerProcess | None = None
@@ -292,7 +292,7 @@ class RunnerLink:
 
     def _spawn(self, now: Seconds) -> life.Event | None:
         try:
-            process = self._parts.launcher.start()
+            process = self._parts.launcher.start(self.config.runner.libraries)
         except errors.StokerError as error:
             return life.LaunchFailed(now, error.message)
         except OSError as error:  # no descriptor, no process: the loop must live on
@@ -314,7 +314,7 @@ class RunnerLink:
                 return
             parts = self._parts
             try:
-                self.send(parts.plan(load_id, model, self._config, parts.threads, facts))
+                self.send(parts.plan(load_id, model, self.config, parts.threads, facts))
             except errors.StokerError as error:
                 seen = self.state.seen_s
                 self.step(life.LoadFailed(seen, error.message, error.code, error.hint))

@@ -1,4 +1,4 @@
-"""What is remembered of models over restarts: the last good one, how long each loads.
+"""What is remembered of models over restarts: the last good one, the selected one, load times.
 
 A small state file behind a port. A disk that is full must not stop answering.
 """
@@ -16,6 +16,7 @@ from stoker.units import Seconds
 _log = logging.getLogger(__name__)
 SMOOTHING: Final = 0.5  # weight of the newest load
 MAX_MODELS: Final = 64
+_SELECTED: Final = ("model", "over")
 WORTH_WRITING: Final = 0.2  # a change by so much of the old value is written at once
 
 
@@ -27,7 +28,22 @@ class RunnerMemory:
         found = file.load()
         good, loads = found.get("last_good", ""), found.get("load_s", {})
         self.last_good = good if isinstance(good, str) else ""
+        chosen = found.get("selected")
+        self._selected = _selection(chosen) if isinstance(chosen, Mapping) else ("", "")
         self._load_s = _times(loads) if isinstance(loads, Mapping) else {}
+
+    def selected(self, default: str) -> str:
+        """The model that an administrator chose over ``default``; "" = none, or the
+        configuration has been changed since, which is a newer word.
+        """
+        name, over = self._selected
+        return name if over == default else ""
+
+    def remember_selected(self, model: str, default: str) -> None:
+        chosen = ("", "") if model == default else (model, default)
+        if chosen != self._selected:
+            self._selected = chosen
+            self._save()
 
     def load_s(self, model: str) -> Seconds:
         """How long this model takes to load; 0 = not known."""
@@ -48,9 +64,20 @@ class RunnerMemory:
 
     def _save(self) -> None:
         try:
-            self._file.save({"last_good": self.last_good, "load_s": self._load_s})
+            self._file.save(
+                {
+                    "last_good": self.last_good,
+                    "load_s": self._load_s,
+                    "selected": dict(zip(_SELECTED, self._selected, strict=True)),
+                }
+            )
         except StokerError as error:
             _log.warning("%s", error.message)
+
+
+def _selection(found: Mapping[str, object]) -> tuple[str, str]:
+    model, over = (found.get(key) for key in _SELECTED)
+    return (model, over) if isinstance(model, str) and isinstance(over, str) else ("", "")
 
 
 def _times(loads: Mapping[str, object]) -> dict[str, float]:

@@ -116,6 +116,7 @@ class SessionDesk:
 
     def close(self, session: str, owner: Owner) -> None:
         self.get(session, owner)
+        self._inference.forget(owner.uid, session)
 
     def export(self, session: str, owner: Owner) -> str:
         found = self.get(session, owner)
@@ -154,7 +155,7 @@ class SessionDesk:
             with contextlib.suppress(OSError):
                 os.write(fd, records.line({"session": told}))
         model = ask.model or found.settings.model
-        if plan.omitted_turns and self.config.sessions.summary == "on":
+        if plan.omitted_turns and summary.wanted(found.settings, self.config.sessions.summary):
             below, context = plan.first_turn or turn.number, self._context_tokens(model)
             self.summaries.note(session, owner.uid, below, model, context)
         whole = replace(ask, prompt="", messages=plan.messages, model=model, keep=session)
@@ -167,7 +168,7 @@ class SessionDesk:
 
     def _plan(self, session: Session, ask: Ask) -> conversation.Plan:
         settings, limits = session.settings, self.config.inference
-        if self.config.sessions.summary == "on":
+        if summary.wanted(settings, self.config.sessions.summary):
             told = summary.head(settings.system, session.summary)
             settings = replace(settings, system=told)
         answered, history = self._store.answered(session.id, session.uid, settings.window_turns)

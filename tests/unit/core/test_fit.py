@@ -39,6 +39,13 @@ def test_with_room_everything_is_as_wished() -> None:
     assert (found.cache_tokens, found.kv_type, found.said) == (4096, "f16", ())
 
 
+def test_adapters_and_what_is_kept_for_others_are_not_the_models() -> None:
+    needed = planned(4096).parts.total / MIB
+    wishes = replace(WISHES, reserve_bytes=100 * MIB, adapter_bytes=50 * MIB, mode="strict")
+    assert isinstance(fit.plan(SMOLLM2, memory(needed + 151), wishes), Plan)
+    assert "50 MiB for its adapters" in refused(needed + 149, wishes).reason
+
+
 def test_order_of_what_gives_way() -> None:
     """Less and less memory: the cache first, slots last."""
     needed = planned(4096).parts.total / MIB

@@ -16,7 +16,7 @@ from stoker.ports.sessions import SessionStore
 from stoker.units import Seconds
 
 ALICE, BOB = 1000, 1001
-SETTINGS = Settings("ö title", "be brief", "tiny", 3, 900, Seconds(60.0))
+SETTINGS = Settings("ö title", "be brief", "tiny", 3, 900, Seconds(60.0), "on")
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -60,12 +60,13 @@ def test_a_summary_is_kept_counted_and_copied(store: SessionStore) -> None:
     seen = store.get("a", ALICE)
     assert seen is not None
     assert store.summarize(seen, "kürzer", 2)
-    store.configure("a", ALICE, SETTINGS)
+    store.configure("a", ALICE, replace(SETTINGS, summaries="off"))
     answer(store)
     assert store.fork("a", ALICE, "b", 30.0)
     for key in ("a", "b"):
         found = store.get(key, ALICE)
         assert found is not None
+        assert found.settings.summaries == "off"
         assert (found.summary, found.summary_upto) == ("kürzer", 2)
         own = conversation.session_bytes(SETTINGS) + 7
         assert found.size_bytes == own + conversation.turn_bytes("why?", "so")

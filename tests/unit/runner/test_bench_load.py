@@ -56,6 +56,13 @@ def test_the_load_beside_is_kept_up_and_dropped_at_the_end() -> None:
     assert len(list(FILES.iterdir())) == before
 
 
+def test_what_comes_later_begins_when_all_others_have_said_something() -> None:
+    side = Scripted()
+    taken = run(side, [Work("a", 2), Work("b", 1)], then=[Work("c", 4)])
+    assert [one.tokens for one in taken] == [2, 1, 4]
+    assert all(taken[2].began_s > one.times[0] for one in taken[:2])
+
+
 def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile(range(1, 101), 99) == 99
     assert percentile([5.0], 99) == 5.0

@@ -35,10 +35,17 @@ def test_less_is_met_up_to_the_target(ours: float, met: bool) -> None:
     assert row(made(1.5, higher=False), [(ours, 1.0)] * 5)["met"] is met
 
 
-def test_a_difference_is_no_ratio() -> None:
+def test_a_difference_is_judged_as_one_and_its_ratio_is_told() -> None:
+    found = row(made(2.0, higher=False, difference=True), [(91.5, 75.0)] * 3 + [(91.5, 90.0)] * 5)
+    assert (found["difference"], found["met"]) == (1.5, False)
     found = row(made(2.0, higher=False, difference=True), [(91.5, 90.0)] * 5)
-    assert (found["difference"], found["met"]) == (1.5, True)
-    assert "ratio" not in found
+    assert (found["difference"], found["met"], found["ratio"]) == (1.5, True, 1.0167)
+
+
+def test_every_row_has_the_same_keys() -> None:
+    keys = {"value", "unit", "peer", "ratio", "target", "met", "interval", "pairs"}
+    for item in (made(1.0), made(None), made(2.0, difference=True)):
+        assert keys == row(item, [(1.0, 1.0)] * 3).keys() - {"difference"}
 
 
 def test_a_median_between_far_ends_of_noise_is_not_met() -> None:
@@ -46,4 +53,5 @@ def test_a_median_between_far_ends_of_noise_is_not_met() -> None:
 
 
 def test_what_has_no_target_has_no_verdict() -> None:
-    assert not {"met", "target"} & row(made(None), [(1.0, 1.0)] * 3).keys()
+    found = row(made(None), [(1.0, 1.0)] * 3)
+    assert (found["met"], found["target"]) == (None, None)

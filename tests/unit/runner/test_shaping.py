@@ -11,7 +11,7 @@ import pytest
 
 from stoker.errors import InsufficientMemory
 from stoker.events.prompt import AdapterScale, Message, Shape
-from stoker.events.runner import Adapter, Answer, Delta, Embed, Event, Failed, Generate, Load
+from stoker.events.runner import Adapt, Adapter, Answer, Delta, Embed, Event, Failed, Generate, Load
 from stoker.runner.adapter_lanes import AdapterLanes
 from stoker.runner.desk import MAX_EMBED_TOKENS, MAX_TEXTS, Desk
 from stoker.runner.echo import EchoEngine
@@ -170,8 +170,8 @@ def test_jobs_of_different_adapters_never_share_a_step_and_all_get_on(rig: Rig) 
         sets.setdefault(tuple(acting), set()).update(seqs)
     assert {key: len(seqs) for key, seqs in sets.items()} == {
         (): 2,
-        (("one", 1.0),): 1,
-        (("one", 1.0), ("two", 0.5)): 1,
+        (("/1", 1.0),): 1,
+        (("/1", 1.0), ("/2", 0.5)): 1,
     }
     turns = [tuple(acting) for acting, _ in rig.engine.steps[:30]]
     assert all(len(set(turns[at : at + 3])) == 3 for at in range(24))  # one after the other
@@ -249,3 +249,28 @@ class _Once:
         if self._errors:
             raise self._errors.pop()
         return self._then(*args)  # type: ignore[operator]
+
+
+def test_a_job_ends_under_the_adapter_that_it_began_with(rig: Rig) -> None:
+    """Another file takes the name while it runs: jobs from then on get that one."""
+    shape = Shape(adapters=(AdapterScale("one"),))
+    rig.steps.accept(Generate("old", prompt="!long 6", shape=shape))
+    rig.steps.work()
+    rig.engine.adapters().take((Adapter("one", "/other"),))
+    rig.run(Generate("new", prompt="!long 6", shape=shape))
+    assert rig.last("old").done
+    assert rig.last("new").done
+    acting = {seq: key for key, seqs in rig.engine.steps for seq in seqs}
+    assert sorted(key[0][0] for key in acting.values()) == ["/1", "/other"]
+    assert rig.engine.adapters().reasons() == {"one": ""}
+
+
+def test_adapters_are_taken_on_request_and_bad_ones_named() -> None:
+    sent: list[Event] = []
+    engine = EchoEngine()
+    desk = Desk(engine, sent.append, dict)
+    desk.handle(Adapt("q", (Adapter("a", "/x"),)))
+    assert isinstance(sent[0], Failed)  # no model is loaded
+    engine.load(Load("l", "m", "p"), lambda _: True)
+    desk.handle(Adapt("q", (Adapter("a", "/x"), Adapter("b", "/unusable"))))
+    assert sent[1:] == [Answer("q", {"unusable": {"b": "it is no adapter"}})]

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.services.inference_rig import ALICE, BOB, Rig, config
 
 from stoker import errors
+from stoker.core import scheduler
 from stoker.events.inference import Ask, Delivery, JobClass, Owner, Quota, Standing
 from stoker.events.runner import Cancel, Delta, Deltas, Generate, Pause, Resume
 from stoker.units import Bytes
@@ -133,6 +134,7 @@ def test_tokens_are_counted_as_they_come_and_set_right_at_the_end(rig: Rig) -> N
     asked = rig.ask("x" * 400)
     rig.runner.say(Deltas((Delta(asked.id, p=(40, 80)),)))
     rig.turn()
+    rig.loop.desk.queue.step(scheduler.Tick())  # before any decision they are told
     assert rig.loop.desk.queue.state.buckets[1000].level == pytest.approx(20.0)
     usage = {"prompt_tokens": 80, "completion_tokens": 10}
     rig.runner.say(Deltas((Delta(asked.id, t="a"),)))

@@ -292,7 +292,9 @@ def test_wishes_follow_the_configuration() -> None:
     from stoker.services.fit_load import wishes_of
 
     found = replace(settings(), memory=MemoryConfig(fit="strict", least_context_tokens=512))
-    wishes = wishes_of(replace(found.models[0], context_tokens=2048, kv_type="q8_0"), found)
+    wishes = wishes_of(
+        replace(found.models[0], context_tokens=2048, kv_type="q8_0"), found, lambda _: -1
+    )
     assert isinstance(wishes, fit.Wishes)
     assert (wishes.mode, wishes.least_context, wishes.reserve_bytes) == ("strict", 512, 64 * MIB)
     assert (wishes.context_tokens, wishes.kv_type) == (2048, "q8_0")

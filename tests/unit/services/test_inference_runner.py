@@ -299,7 +299,7 @@ def test_a_runner_that_cannot_be_started_is_tried_again_later() -> None:
 def test_no_descriptor_for_a_runner_does_not_end_the_loop() -> None:
     rig = Rig()
 
-    def none_left() -> FakeRunner:
+    def none_left(libraries: str = "") -> FakeRunner:
         raise OSError(24, "Too many open files")
 
     rig.launcher.start = none_left  # type: ignore[method-assign]

@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fakes.system import FakeMemory
+from tests.fakes.system import FakeMemory, MemoryStateFile
 from tests.unit.services.inference_rig import ALICE, Asked, Rig
 from tests.unit.services.test_model_swap import TIGHT, jobs, load, prove, two
 
 from stoker import errors
+from stoker.config.schema import ModelConfig
 from stoker.core import runner_life as life
 from stoker.events.inference import Ask, Delivery
 from stoker.events.runner import Failed, Generate, Load, Tokenize
+from stoker.services.runner_bank import wanted_first
+from stoker.services.runner_memory import RunnerMemory
 from stoker.units import Seconds
 
 
@@ -295,3 +298,40 @@ def test_a_model_that_would_have_to_shrink_beside_the_old_one_loads_after_it_ins
     prove(rig, rig.runner)
     assert future.result(0).model == "b"
     assert {m.name: m.state for m in rig.service.models()} == {"a": "idle", "b": "ready"}
+
+
+def selected(rig: Rig) -> str:
+    """The model that would load first, were stokerd started anew on the same disk."""
+    return wanted_first(two(), RunnerMemory(rig.kept))[0].name
+
+
+def test_the_model_that_an_administrator_chose_is_the_one_after_a_restart() -> None:
+    rig = started()
+    future = rig.service.select_model("bee")
+    rig.turn()
+    assert selected(rig) == "a"
+    change(rig)
+    assert future.result(0).model == "b"
+    assert selected(rig) == "b"
+    memory = RunnerMemory(rig.kept)
+    newer = replace(two(), default_model="c", models=(*two().models, ModelConfig("c", "/c")))
+    assert wanted_first(newer, memory)[0].name == "c"
+    gone = replace(two(), models=two().models[:1])
+    assert wanted_first(gone, memory)[0].name == "a"
+
+
+def test_what_a_request_or_an_update_brought_in_is_not_remembered() -> None:
+    rig = started()
+    rig.service.swap("b")
+    rig.turn()
+    change(rig)
+    assert rig.loop.link.state.model == "b"
+    assert selected(rig) == "a"
+
+
+def test_choosing_the_default_forgets_the_choice() -> None:
+    memory = RunnerMemory(MemoryStateFile())
+    memory.remember_selected("b", "a")
+    assert memory.selected("a") == "b"
+    memory.remember_selected("a", "a")
+    assert memory.selected("a") == ""

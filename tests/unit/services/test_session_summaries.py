@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.services.session_rig import ALICE, ROOT, Rig
@@ -38,6 +39,31 @@ def test_without_the_setting_nothing_is_asked() -> None:
     session = talked(rig)
     assert len(rig.inference.asks) == 3
     assert stored(rig, session) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("configured", "own", "asked"), [("off", "on", 4), ("on", "off", 3), ("on", "", 4)]
+)
+def test_a_session_may_say_otherwise_than_the_configuration(
+    configured: str, own: str, asked: int
+) -> None:
+    rig = Rig(summary=configured)
+    session = rig.create(window_turns=1, summaries=own)
+    rig.talk(session, "one", "two", "three")
+    assert len(rig.inference.asks) == asked
+
+
+def test_a_session_that_wants_none_any_more_sends_none() -> None:
+    rig = Rig(summary="on")
+    session = talked(rig)
+    summarised(rig, session)
+
+    def silent(settings: Settings) -> Settings:
+        return replace(settings, summaries="off")
+
+    rig.get(rig.service.configure(session, ALICE, silent))
+    rig.append(session, "four")
+    assert all(EARLIER not in message.content for message in rig.inference.asks[-1].messages)
 
 
 def test_nothing_is_asked_while_everything_goes_along() -> None:

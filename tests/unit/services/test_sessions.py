@@ -186,3 +186,12 @@ def test_an_expired_conversation_is_forgotten_by_the_runner() -> None:
     session = rig.create()
     rig.pass_time(200.0)
     assert rig.inference.forgotten == [(1000, session)]
+
+
+def test_closing_drops_what_the_runner_holds_and_keeps_the_text() -> None:
+    rig = Rig()
+    session = rig.create()
+    rig.talk(session, "one")
+    rig.get(rig.service.close(session, ALICE))
+    assert rig.inference.forgotten == [(1000, session)]
+    assert rig.states(session) == [("done", "re one")]
