@@ -1,100 +1,98 @@
-"""The laws that the thermal benchmark compares, each with the logic of its original.
+"""The laws that the thermal benchmark compares ours with, each with the logic of its original.
 
 ``open-loop``: nothing reads the temperature. ``step-table``: the rule first described for
 this product (every 10 ms; 3 K above the wall → −200 MHz, 1 K below → +100 MHz).
-``step-wise``: the Linux kernel's governor. ``stoker``: the whole service on fake ports.
+``step-wise``: the Linux kernel's governor of that name. power_allocator is thermal_ipa.py,
+ours is thermal_ours.py.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Protocol
+from typing import Final
 
-from bench.plant_ports import plant_ports
-from stoker.config.schema import ThermalConfig
-from stoker.core.boards import BoardFacts, choose_board
-from stoker.drivers.board_files import load_boards
-from stoker.drivers.plants import Plant
-from stoker.services.thermal import ThermalService
-from stoker.units import Celsius
+from bench.thermal_law import Order, Seen
+from stoker.drivers.plants import PlantSpec
 
-BOARDS = Path(__file__).resolve().parents[1] / "policies" / "boards"
+PASSIVE_MS: Final = 100
+TABLE_MS: Final = 10
 
 
-class Law(Protocol):
-    """``tick`` returns the caps in kHz and the seconds until the next tick."""
-
-    def tick(self) -> tuple[dict[str, float], float]: ...
+def top_steps(spec: PlantSpec) -> tuple[int, ...]:
+    return tuple(len(c.opps) - 1 for c in spec.clusters)
 
 
 class OpenLoop:
-    def tick(self) -> tuple[dict[str, float], float]:
-        return {}, 1.0
+    def __init__(self, spec: PlantSpec) -> None:
+        self._order = Order(top_steps(spec), 1000)
+
+    def tick(self, _seen: Seen) -> Order:
+        return self._order
+
+    def overwrite(self) -> bool:
+        return False
 
 
 class StepTable:
     """Sensor minus wall, every 10 ms, bang-bang with a dead band from −1 to +3 K."""
 
-    def __init__(self, plant: Plant, wall_c: float) -> None:
-        self._plant, self._wall_c = plant, wall_c
-        self._caps = {c.policy: c.opps[-1][0] for c in plant.spec.clusters}
+    def __init__(self, spec: PlantSpec, wall_c: float) -> None:
+        self._spec, self._wall_c = spec, wall_c
+        self._mhz = [c.opps[-1][0] for c in spec.clusters]
+        self._order = Order(top_steps(spec), TABLE_MS)
 
-    def tick(self) -> tuple[dict[str, float], float]:
-        above_k = (
-            max(self._plant.sensed_mc(z) for z in self._plant.spec.zones) / 1000 - self._wall_c
-        )
+    def tick(self, seen: Seen) -> Order:
+        known = [c for c in seen.sensed_c if c is not None]
+        above_k = max(known) - self._wall_c if known else 0.0
         change = -200.0 if above_k >= 3 else 100.0 if above_k <= -1 else 0.0
-        for cluster in self._plant.spec.clusters:
-            low, high = cluster.opps[0][0], cluster.opps[-1][0]
-            cap = self._caps[cluster.policy] + change
-            self._caps[cluster.policy] = min(max(cap, low), high)
-        return {name: mhz * 1000 for name, mhz in self._caps.items()}, 0.01
+        if change:
+            for i, cluster in enumerate(self._spec.clusters):
+                low, high = cluster.opps[0][0], cluster.opps[-1][0]
+                self._mhz[i] = min(max(self._mhz[i] + change, low), high)
+            pairs = zip(self._spec.clusters, self._mhz, strict=True)
+            self._order = Order(tuple(c.step_at(mhz * 1000) for c, mhz in pairs), TABLE_MS)
+        return self._order
+
+    def overwrite(self) -> bool:
+        """It writes again only when its rule says so."""
+        self._order = Order(top_steps(self._spec), TABLE_MS)
+        return True
 
 
 class StepWise:
     """gov_step_wise as in Linux 6.1: at or above the trip and rising, one state deeper; below
-    it and falling, one state back; polled every 100 ms while passive, else every second.
-    (That kernel's governor ignores the hysteresis; so does this.)"""
+    it and falling, one state back; 100 ms while passive. (That kernel's governor ignores the
+    hysteresis; so does this.) An interrupt at the trip is granted to it: it never polls slower.
+    """
 
-    def __init__(self, plant: Plant, trip_c: float) -> None:
-        self._plant, self._trip_c = plant, trip_c
-        self._zones = {
-            zone: [c for c in plant.spec.clusters if policy in ("", c.policy)]
-            for zone, policy in plant.spec.zones.items()
-        }
-        self._last: dict[str, float] = {}
-        self._state = {(z, c.policy): 0 for z, clusters in self._zones.items() for c in clusters}
+    def __init__(self, spec: PlantSpec, trip_c: float) -> None:
+        self._spec, self._trip_c = spec, trip_c
+        self._zones = [
+            [i for i, c in enumerate(spec.clusters) if policy in ("", c.policy)]
+            for policy in spec.zones.values()
+        ]
+        self._last: list[float | None] = [None] * len(self._zones)
+        self._state = {(z, i): 0 for z, members in enumerate(self._zones) for i in members}
 
-    def tick(self) -> tuple[dict[str, float], float]:
-        hot = False
-        for zone, clusters in self._zones.items():
-            now_c = self._plant.sensed_mc(zone) / 1000
-            before_c = self._last.get(zone, now_c)
+    def tick(self, seen: Seen) -> Order:
+        for zone, members in enumerate(self._zones):
+            now_c, before_c = seen.sensed_c[zone], self._last[zone]
+            if now_c is None:
+                continue
             self._last[zone] = now_c
+            before_c = now_c if before_c is None else before_c
             throttle = now_c >= self._trip_c
-            hot = hot or throttle
-            for cluster in clusters:
-                key = (zone, cluster.policy)
+            for i in members:
+                key = (zone, i)
                 if throttle and now_c > before_c:
-                    self._state[key] = min(self._state[key] + 1, len(cluster.opps) - 1)
+                    deepest = len(self._spec.clusters[i].opps) - 1
+                    self._state[key] = min(self._state[key] + 1, deepest)
                 elif not throttle and now_c < before_c:
                     self._state[key] = max(self._state[key] - 1, 0)
-        caps = {}
-        for cluster in self._plant.spec.clusters:
-            deepest = max(s for (_, p), s in self._state.items() if p == cluster.policy)
-            caps[cluster.policy] = cluster.opps[len(cluster.opps) - 1 - deepest][0] * 1000
-        return caps, 0.1 if hot or any(self._state.values()) else 1.0
+        steps = []
+        for i, cluster in enumerate(self._spec.clusters):
+            state = max(s for (_, member), s in self._state.items() if member == i)
+            steps.append(len(cluster.opps) - 1 - state)
+        return Order(tuple(steps), PASSIVE_MS)
 
-
-class Stoker:
-    """The real service, core and presets; only the drivers are replaced by the plant."""
-
-    def __init__(self, plant: Plant, wall_c: float) -> None:
-        self.ports, self.sensors, self.policies = plant_ports(plant)
-        preset = choose_board(load_boards(BOARDS), BoardFacts(), plant.spec.board)
-        config = ThermalConfig(wall_c=Celsius(wall_c))
-        self.service = ThermalService(config, preset, self.ports)
-
-    def tick(self) -> tuple[dict[str, float], float]:
-        self.service.tick()
-        return self.policies.effective(), self.service.snapshot().period_s
+    def overwrite(self) -> bool:
+        return False

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.core.cpu_choice import choose
+from stoker.core.cpu_choice import choose, parse_list
 from stoker.drivers.partition import Partition, Result, read_cpus
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.errors import StokerError
@@ -26,6 +26,11 @@ def entry(arguments: Sequence[str] | None = None) -> int:
     if "--release" in words:
         partition.release()
         result = Result("none", "", "member", "released")
+    elif "--again" in words:
+        found = partition.again(_before(folder / "state.json"))
+        if found is None:
+            return 0
+        result = found
     else:
         result = _make(partition, os.environ.get("STOKER_CPUS", "auto"))
     text = json.dumps(dataclasses.asdict(result))
@@ -35,6 +40,17 @@ def entry(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"cannot write {folder}/state.json: {error.strerror}\n")
     return 0
+
+
+def _before(path: Path) -> Result:
+    """What was written down last; nothing where it makes no sense."""
+    try:
+        facts = json.loads(path.read_text())
+        cpus, losses = str(facts["cpus"]), int(facts.get("losses", 0))
+        parse_list(cpus)
+        return Result(str(facts["state"]), cpus, str(facts["kernel"]), losses=losses)
+    except (OSError, ValueError, KeyError, TypeError, StokerError):
+        return Result("none", "", "")
 
 
 def _make(partition: Partition, wanted: str) -> Result:

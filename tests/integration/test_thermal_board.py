@@ -89,7 +89,7 @@ def test_what_a_killed_loop_left_is_restored_by_another_process(tree: Path) -> N
     service = ThermalService(ThermalConfig(), preset("raspberrypi-5"), ports_of(tree))
     service.start()
     wait(lambda: bool(service.snapshot().cap_khz))
-    service._stop.set()  # as if killed: nothing is given back
+    service._pace.stop()  # as if killed: nothing is given back
     assert limit_khz(tree) < 2_400_000
     assert [r.outcome for r in restore_caps(ports_of(tree))] == ["restored"]
     assert limit_khz(tree) == 2_400_000

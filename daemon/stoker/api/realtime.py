@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from stoker.api import contract
@@ -19,7 +20,19 @@ class RealTimeRoom:
         return Door(contract.REALTIME, {}, lambda _owner: self._now())
 
     def _now(self) -> dict[str, Any]:
-        return properties(self._agent.realtime(self._inference.snapshot().runner_pid))
+        now = self._inference.snapshot()
+        return properties(told(self._agent.realtime(now.runner_pid), now.placement))
+
+
+def told(view: RtView, placement: tuple[str, str, str]) -> RtView:
+    """With what the runner says of its threads where the kernel does not let us look."""
+    pinning, scheduling, note = placement
+    notes = (*view.notes, f"not real-time: {note}") if note else view.notes
+    if view.pinning == "unseen" and pinning:
+        seen = "as the runner says: its process is another user's"
+        notes = (seen, *(other for other in notes if "another user's" not in other))
+        return replace(view, pinning=pinning, scheduling=scheduling, notes=notes)
+    return replace(view, notes=notes)
 
 
 def properties(view: RtView) -> dict[str, Any]:

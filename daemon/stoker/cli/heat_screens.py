@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoker.cli.screens import columns, size
+from stoker.cli.screens import clock, columns, size
 from stoker.cli.terminal import Terminal
 
 
@@ -27,6 +27,35 @@ def found(findings: Sequence[Mapping[str, Any]], terminal: Terminal) -> list[str
             if grant:
                 refused.append(f"  {grant}")
     return [*columns(rows), *([""] if refused else []), *refused]
+
+
+def operating_points(table: Mapping[str, Any], terminal: Terminal) -> list[str]:
+    """The points of a model, the hottest first; * marks those that nothing else beats."""
+    points: Sequence[Mapping[str, Any]] = table.get("points", ())
+    if not points:
+        return ["No operating points: sudo stokerctl calibrate measures them."]
+    model, board = (terminal.clean(str(table.get(key, ""))) for key in ("model", "board"))
+    how = "by a power meter" if table.get("metered") else "estimated"
+    rows: list[Sequence[str]] = [("", "PHASE", "THREADS", "CLOCK", "WATTS", "TOKENS/S", "TOKENS/J")]
+    order = sorted(points, key=lambda p: (str(p["phase"]), -float(p["watts"])))
+    for point in order:
+        watts, rate = float(point["watts"]), float(point["tokens_per_s"])
+        clocks = sorted(set(dict(point.get("caps_khz", {})).values()), reverse=True)
+        rows.append(
+            (
+                "*" if point.get("best") else "",
+                terminal.clean(str(point["phase"])),
+                str(point["threads"]),
+                " ".join(clock(int(khz)) for khz in clocks) or "any",
+                f"{watts:.2f}",
+                f"{rate:.1f}",
+                f"{rate / watts:.2f}" if watts > 0 else "",
+            )
+        )
+    done = f"{len(points)} of {table.get('size', 0)} points"
+    head = f"{model} on {board}: {done}, watts {how}"
+    missing = [terminal.clean(str(why)) for why in table.get("skipped", ())]
+    return [head, "", *columns(rows), *([""] if missing else []), *sorted(set(missing))]
 
 
 _LEVELS = {

@@ -80,7 +80,7 @@ def _arm(tool: str | None, args: Namespace, cpu: int, priority: int) -> dict[str
     command = (
         _cyclictest(tool, args, cpu, priority)
         if tool
-        else [sys.executable, "-m", "stoker.cli.rt_sleeper", str(args.seconds),
+        else [sys.executable, "-P", "-m", "stoker.cli.rt_sleeper", str(args.seconds),
               str(args.interval_us), str(cpu), str(priority)]
     )  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

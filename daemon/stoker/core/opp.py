@@ -22,6 +22,14 @@ RISE_MARGIN = 1.02
 
 DWELL_S = Seconds(1.0)
 
+RATION, RATION_PER_S = 12.0, 0.2
+"""Rises of all policies together: so many at once, then one in 5 s. Each is followed by a fall,
+so the clocks change 24 times a minute at most, however near two rungs' powers are."""
+
+RATIONED_REACH = 1.1
+"""While no rise is left the budget stays within this part of the next step: it must not run
+ahead of what can be spent, or all of it would come at once."""
+
 _ASSUMED_LOW_V, _ASSUMED_HIGH_V = 0.75, 1.0
 _ASSUMED_UW = 400.0  # µW/MHz/V² per CPU, between Cortex-A55 (228) and A72 (436)
 
@@ -122,6 +130,17 @@ def move(
     if target > state.index and may_rise and now_s - state.raised_s >= DWELL_S - 1e-6:
         return StepState(min(target, state.index + rise), now_s)
     return state
+
+
+def refill(left: float, dt_s: Seconds) -> float:
+    """Rises that may be made after ``dt_s`` more."""
+    return min(RATION, left + RATION_PER_S * dt_s)
+
+
+def reach_w(tables: Sequence[PowerTable], steps: Mapping[str, StepState]) -> Watts:
+    """The most that can be spent with one more rise of each policy."""
+    following = (min(steps[t.policy].index + 1, len(t.watts) - 1) for t in tables)
+    return Watts(math.fsum(t.watts[at] for t, at in zip(tables, following, strict=True)))
 
 
 def _work_per_watt(table: PowerTable, at: int) -> float:

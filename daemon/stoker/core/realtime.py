@@ -34,7 +34,7 @@ def judge(facts: RtFacts) -> RtView:
 
 def _level(facts: RtFacts) -> tuple[str, str, str]:
     if facts.units and facts.partition in _VALID:
-        return "partition", "", facts.effective
+        return "partition", facts.why, facts.effective
     if facts.units and facts.made == "partition":
         lost = facts.partition or "its cgroup is gone"
         level = "cpuset" if facts.effective else "none"

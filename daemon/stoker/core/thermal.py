@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from stoker.core import caps, failsafe, opp, pid, step_table
+from stoker.core import caps, failsafe, opp, pid, spending, step_table
 from stoker.core.caps import CapState, SetCap
 from stoker.core.failsafe import Level, Sample, Trust
 from stoker.core.opp import StepState
 from stoker.core.pid import PidInput
+from stoker.core.spending import Spending
 from stoker.core.thermal_plan import ThermalPlan, ZonePlan
 from stoker.core.thermal_state import (
     Action,
@@ -58,16 +59,18 @@ def decide(
     plan: ThermalPlan, state: ThermalState, seen: Observation
 ) -> tuple[ThermalState, Decision]:
     """One tick. ``seen.now_s`` never goes back; a long gap is one long step."""
-    dt_s = Seconds(max(0.0, seen.now_s - state.at_s))
-    known = _observe_caps(plan, state, seen)
-    zones = {
-        zone.sensor.name: _zone(zone, plan, replace(state, caps=known), seen, dt_s)
-        for zone in plan.zones
-    }
-    state = replace(state, at_s=seen.now_s, zones=zones, caps=known)
+    state = replace(state, caps=_observe_caps(plan, state, seen))
+    if seen.sensed:
+        dt_s = Seconds(max(0.0, seen.now_s - state.at_s))
+        zones = {zone.sensor.name: _zone(zone, plan, state, seen, dt_s) for zone in plan.zones}
+        left = opp.refill(state.rises_left, dt_s)
+        state = replace(state, at_s=seen.now_s, zones=zones, rises_left=left)
     level, reason = _worst(plan, state)
-    steps = _steps(plan, state, seen.now_s, level)
-    state, writes = _caps(plan, replace(state, steps=steps), seen)
+    state = replace(state, spending=_spending(plan, state, seen, level))
+    steps, rises_left = _steps(plan, state, seen, level)
+    state = replace(state, rises_left=rises_left)
+    measured = seen.wanted_khz is not None
+    state, writes = _caps(plan, replace(state, steps=steps, measured=measured), seen)
     actions: tuple[Action, ...] = writes
     if (level is Level.STOP) != state.paused:
         state = replace(state, paused=level is Level.STOP)
@@ -130,6 +133,10 @@ def _zone(
             safe_w = Watts(min(power.budget_w, SAFE_BUDGET * zone.gains.power_max_w))
             power = pid.hold(power, zone.gains, safe_w)
         return ZoneState(trust, power, before.limits_khz)
+    ceiling_w *= opp.RISE_MARGIN
+    if state.rises_left < 1 and zone.policies:
+        reach_w = opp.reach_w([plan.tables[name] for name in zone.policies], state.steps)
+        ceiling_w = min(ceiling_w, reach_w * opp.RATIONED_REACH)
     may_rise = trust.level is Level.OK and not _firmware_limits(seen)
     if plan.law == "open-loop":
         return ZoneState(trust, pid.hold(before.power, zone.gains, zone.gains.power_max_w))
@@ -143,7 +150,7 @@ def _zone(
             temperature_c=trust.median_c,
             wall_c=zone.wall_c,
             dt_s=dt_s,
-            ceiling_w=Watts(ceiling_w * opp.RISE_MARGIN),
+            ceiling_w=Watts(ceiling_w),
             may_rise=may_rise and trust.median_c < zone.wall_c,
         ),
     )
@@ -186,11 +193,71 @@ def _covered(plan: ThermalPlan, state: ThermalState, lost: ZonePlan) -> bool:
     )
 
 
+def _spending(plan: ThermalPlan, state: ThermalState, seen: Observation, worst: Level) -> Spending:
+    """The strictest zone's part of the budget, spent on the operating points of the model."""
+    if (
+        plan.fronts is None
+        or plan.law != "pi"
+        or worst >= Level.SAFE
+        or seen.wanted_khz is not None
+    ):
+        return Spending()
+    # Not rationed: the phases change the clock more often than any budget does.
+    sure = worst is Level.OK and not _hot(plan, state)
+    parts = [
+        state.zones[zone.sensor.name].power.budget_w / zone.gains.power_max_w
+        for zone in plan.board_zones
+        if state.zones[zone.sensor.name].trust.level < Level.SAFE  # else another covers it
+    ]
+    return spending.step(
+        plan.fronts,
+        state.spending,
+        min(parts, default=1.0),
+        seen.prefill_share,
+        seen.now_s,
+        may_rise=sure,
+        paces=not plan.sets_clocks,
+    )
+
+
 def _steps(
-    plan: ThermalPlan, state: ThermalState, now_s: Seconds, worst: Level
-) -> dict[str, StepState]:
+    plan: ThermalPlan, state: ThermalState, seen: Observation, worst: Level
+) -> tuple[dict[str, StepState], float]:
+    """Where each policy goes, and how many rises are left after it."""
+    chosen = _chosen(plan, state, seen)
+    targets, may_rise = _targets(plan, state, chosen, worst)
+    # A calibration, the end of one and an operating point are not crept up to.
+    at_once = seen.wanted_khz is not None or state.measured or chosen is not None
+    moved: dict[str, StepState] = {}
+    left = state.rises_left
+    for name, table in plan.tables.items():
+        target = targets[name]
+        if seen.wanted_khz is not None and name in seen.wanted_khz:
+            target = min(target, table.floor_index(seen.wanted_khz[name]))
+        if worst is Level.SAFE:
+            target = min(target, len(table.steps_khz) // 2)
+        elif worst is Level.STOP:
+            target = 0
+        step = state.steps[name]
+        if plan.law == "pi" and not at_once:
+            rises = may_rise[name] and left >= 1
+            moved[name] = opp.move(step, target, seen.now_s, may_rise=rises)
+            left -= moved[name].index > step.index
+        elif may_rise[name] or target < step.index:
+            moved[name] = StepState(target, seen.now_s)
+        else:
+            moved[name] = step
+    return moved, left
+
+
+def _targets(
+    plan: ThermalPlan, state: ThermalState, chosen: dict[str, int] | None, worst: Level
+) -> tuple[dict[str, int], dict[str, bool]]:
+    """Steps that the zones allow, and where one may be gone up to."""
     current = {name: step.index for name, step in state.steps.items()}
-    targets = {name: len(table.steps_khz) - 1 for name, table in plan.tables.items()}
+    targets = (
+        dict(chosen) if chosen else {name: len(t.steps_khz) - 1 for name, t in plan.tables.items()}
+    )
     may_rise = dict.fromkeys(targets, worst < Level.SAFE)
     for zone in plan.zones:
         trust, power = state.zones[zone.sensor.name].trust, state.zones[zone.sensor.name].power
@@ -200,24 +267,25 @@ def _steps(
         rung = zone.ladder.choose(power.budget_w, current)
         for name in zone.policies:
             at = plan.tables[name].floor_index(limits[name]) if limits else rung.index[name]
-            targets[name] = min(targets[name], at)
-            hot = plan.law == "pi" and _hot(plan, state, name)
+            # A point may have a higher clock than the board's ladder, with fewer threads.
+            if chosen is None or zone not in plan.board_zones:
+                targets[name] = min(targets[name], at)
+            hot = plan.law == "pi" and chosen is None and _hot(plan, state, name)
             if trust.level is not Level.OK or hot:
                 may_rise[name] = False
-    moved: dict[str, StepState] = {}
-    for name, table in plan.tables.items():
-        target = targets[name]
-        if worst is Level.SAFE:
-            target = min(target, len(table.steps_khz) // 2)
-        elif worst is Level.STOP:
-            target = 0
-        if plan.law == "pi":
-            moved[name] = opp.move(state.steps[name], target, now_s, may_rise=may_rise[name])
-        elif may_rise[name] or target < state.steps[name].index:
-            moved[name] = StepState(target, now_s)
-        else:
-            moved[name] = state.steps[name]
-    return moved
+    return targets, may_rise
+
+
+def _chosen(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[str, int] | None:
+    """Steps of the phase's operating point; None where the ladder decides: nothing runs, or
+    nothing limits (then the whole clock is everybody's)."""
+    found = state.spending.caps_khz(seen.phase)
+    if not found or all(
+        state.zones[zone.sensor.name].power.budget_w >= zone.gains.power_max_w * (1 - 1e-9)
+        for zone in plan.board_zones
+    ):
+        return None
+    return {name: table.floor_index(found[name]) for name, table in plan.tables.items()}
 
 
 def _caps(

@@ -7,15 +7,18 @@ change of the hardware (hotplug, a vanished zone) makes a new plan, never a chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stoker.config.schema import ThermalConfig
 from stoker.core.boards import STOP_DISTANCE_K, BoardPreset, SensorChoice, critical, wall
+from stoker.core.calibration import filled, scaled, usable
 from stoker.core.failsafe import Limits
+from stoker.core.operating_points import Fronts, fronts
 from stoker.core.opp import Ladder, PowerTable, Rung, ladder, power_table
 from stoker.core.pid import PidGains
 from stoker.errors import ConfigInvalid
 from stoker.events.heat_finds import PowerMeter
+from stoker.events.operating import PointTable
 from stoker.events.thermal import FrequencyPolicy, Sensor
 from stoker.units import Celsius, Seconds, Watts
 
@@ -52,6 +55,22 @@ class ThermalPlan:
     law: str = "pi"
     meter: PowerMeter | None = None  # measures what we burn; None = it is estimated
     notice: str = ""  # why nothing is sensed or nothing is actuated; "" = all is there
+    board_ladder: Ladder | None = None  # of all policies; None = there are none
+    full_w: Watts = Watts(0.0)  # the board's budget: all CPUs at their highest clock
+    fronts: Fronts | None = None  # of the loaded model, where it was calibrated
+    points: str = ""  # why its operating points are not used; "" = they are, or none is loaded
+
+    @property
+    def board_zones(self) -> tuple[ZonePlan, ...]:
+        """Those that see every policy; where there is none, all of them. Their budget is spent on
+        operating points, which are the whole board's; the others hold their own policies."""
+        whole = tuple(zone for zone in self.zones if set(zone.policies) == set(self.tables))
+        return whole or self.zones
+
+    @property
+    def sets_clocks(self) -> bool:
+        """Every policy may be capped; with some of them only, threads and pacing are left."""
+        return bool(self.tables) and set(self.actuated) == set(self.tables)
 
 
 def make_plan(
@@ -68,6 +87,7 @@ def make_plan(
         for sensor, choice in _controlled(preset, config.sensors, sensors)
     )
     actuated = frozenset(p.name for p in policies if p.writable) if config.actuate else frozenset()
+    rungs = ladder(list(tables.values())) if tables else None
     lowest_c = min((zone.wall_c for zone in zones), default=wall(preset, config.wall_c, ())[0])
     return ThermalPlan(
         board=preset.name,
@@ -81,7 +101,21 @@ def make_plan(
         law=config.law,
         meter=_meter(preset, meters),
         notice=_notice(config, sensors, zones, policies, actuated),
+        board_ladder=rungs,
+        full_w=Watts(preset.assumed_full_w) if rungs is None else rungs.power_max_w,
     )
+
+
+def with_points(plan: ThermalPlan, table: PointTable | None, threads: int) -> ThermalPlan:
+    """The plan with the operating points of a model; the reason where they cannot be used."""
+    if table is None:
+        return replace(plan, fronts=None, points="")
+    reason = usable(table, plan.tables, threads, clocks=plan.sets_clocks)
+    points = scaled(table, plan.full_w)
+    if plan.board_ladder is not None and plan.sets_clocks:
+        points = filled(points, plan.board_ladder, plan.tables)
+    known = None if reason else fronts(points)
+    return replace(plan, fronts=known, points=reason)
 
 
 def check_sensors(config: ThermalConfig, sensors: Sequence[Sensor]) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from stoker.core.caps import CapState, SetCap
 from stoker.core.failsafe import Trust
-from stoker.core.opp import StepState
+from stoker.core.opp import RATION, StepState
 from stoker.core.pid import PidState
+from stoker.core.spending import Spending
 from stoker.events.heat_finds import FirmwareFlags
 from stoker.events.thermal import Reading, ThermalSnapshot
 from stoker.units import Fraction, KiloHertz, Seconds, Watts
@@ -32,7 +33,10 @@ Action = SetCap | Pause
 class Observation:
     """``granted_khz`` is the readback of scaling_max_freq (None = policy gone); ``refused``
     names policies whose last write failed; ``activity`` 0..1 is how busy inference is;
-    ``power_w`` is measured (None = estimate it) and ``firmware`` what a Pi's firmware does."""
+    ``power_w`` is measured (None = estimate it) and ``firmware`` what a Pi's firmware does.
+    ``phase`` and ``prefill_share``: see ``token_mix``. ``wanted_khz``: a calibration's clocks,
+    obeyed as far as the wall allows (None = there is none). ``sensed`` False: only what the agent
+    does has changed, and the readings are those of the tick before."""
 
     now_s: Seconds
     readings: Mapping[str, Reading]
@@ -41,6 +45,10 @@ class Observation:
     activity: Fraction = Fraction(1.0)
     power_w: Watts | None = None
     firmware: FirmwareFlags | None = None
+    phase: str = ""
+    prefill_share: float = 0.0
+    wanted_khz: Mapping[str, KiloHertz] | None = None
+    sensed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,9 @@ class ThermalState:
     steps: Mapping[str, StepState] = field(default_factory=dict)
     caps: Mapping[str, CapState] = field(default_factory=dict)
     paused: bool = False
+    spending: Spending = field(default_factory=Spending)
+    measured: bool = False  # a calibration chose the clock of the tick before
+    rises_left: float = RATION
 
 
 @dataclass(frozen=True, slots=True)

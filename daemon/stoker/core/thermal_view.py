@@ -6,11 +6,13 @@ from stoker.core import caps, step_table
 from stoker.core.failsafe import Level
 from stoker.core.thermal_plan import ThermalPlan, ZonePlan
 from stoker.core.thermal_state import Observation, ThermalState
+from stoker.events.operating import DECODE, PREFILL
 from stoker.events.thermal import ThermalSnapshot
 from stoker.units import Fraction, Seconds
 
 MIDDLE_PERIOD_S = 0.25
 FAR_K, NEAR_K, FAST_K_PER_S = 10.0, 2.0, 0.5
+USUAL_SLEW_K_PER_S = 15.0  # those distances are for such a board; a quicker one is nearer
 SAFE_HEADROOM = 0.5
 
 
@@ -25,6 +27,7 @@ def snapshot(
     capped = {name: cap.ours_khz for name, cap in state.caps.items() if cap.ours_khz is not None}
     working = any(not state.caps[name].refused(seen.now_s) for name in plan.actuated)
     headroom = _headroom(plan, state, level)
+    actuator = _actuator(plan, state, seen, working)
     return ThermalSnapshot(
         state=_state(plan, level, working),
         temperature_c=temperature_c,
@@ -33,12 +36,18 @@ def snapshot(
         board=plan.board,
         sensor="" if nearest is None else nearest.sensor.name,
         cap_khz=capped,
-        actuator=_actuator(plan, state, working),
+        actuator=actuator,
         reason=reason or _why(plan, state, seen, nearest, working),
         period_s=next_period(plan, state),
         power_w=seen.power_w,
         law=plan.law,
         firmware=() if seen.firmware is None else seen.firmware.now,
+        phase=seen.phase,
+        threads=state.spending.threads(DECODE),
+        threads_batch=state.spending.threads(PREFILL),
+        duty=_duty(state, seen, level, actuator, headroom),
+        points=plan.points or ("in use" if plan.fronts is not None else "none"),
+        point=state.spending.choices.get(seen.phase or DECODE),
     )
 
 
@@ -56,7 +65,7 @@ def next_period(plan: ThermalPlan, state: ThermalState) -> Seconds:
         if measured is None or doubted:
             period_s = min(period_s, MIDDLE_PERIOD_S)
             continue
-        distance_k = zone.wall_c - measured
+        distance_k = (zone.wall_c - measured) * USUAL_SLEW_K_PER_S / zone.limits.slew_k_per_s
         if distance_k < NEAR_K:
             period_s = low_s
         elif distance_k < FAR_K or abs(known.power.slope_k_per_s) > FAST_K_PER_S:
@@ -99,10 +108,15 @@ def _state(plan: ThermalPlan, level: Level, working: bool) -> str:
     return level.name.lower()
 
 
-def _actuator(plan: ThermalPlan, state: ThermalState, working: bool) -> str:
-    """cpufreq, cpufreq+pacing below the lowest step, pacing without cpufreq, or none."""
+def _actuator(plan: ThermalPlan, state: ThermalState, seen: Observation, working: bool) -> str:
+    """What holds the wall: cpufreq where a clock may be set, threads where operating points are
+    known, pacing where those do not do; none without a sensor."""
     if not plan.zones:
         return "none"
+    if plan.fronts is not None and plan.law == "pi":
+        paced = state.spending.duty(seen.phase) < 1.0
+        words = ("cpufreq" if working else "", "threads", "pacing" if paced else "")
+        return "+".join(filter(None, words))
     below = any(
         state.zones[zone.sensor.name].power.budget_w < zone.ladder.power_min_w
         for zone in plan.zones
@@ -110,6 +124,15 @@ def _actuator(plan: ThermalPlan, state: ThermalState, working: bool) -> str:
     if not working:
         return "pacing"
     return "cpufreq+pacing" if below else "cpufreq"
+
+
+def _duty(
+    state: ThermalState, seen: Observation, level: Level, actuator: str, headroom: Fraction
+) -> Fraction:
+    """Of the runner's steps. Without operating points the headroom is all that is known."""
+    if state.spending.choices and level < Level.SAFE:
+        return state.spending.duty(seen.phase)
+    return headroom if level >= Level.SAFE or "pacing" in actuator else Fraction(1.0)
 
 
 def _why(

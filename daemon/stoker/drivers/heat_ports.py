@@ -14,9 +14,12 @@ from stoker.drivers.cpufreq import Cpufreq
 from stoker.drivers.firmware_flags import SysfsFirmware
 from stoker.drivers.heat_inventory import SysfsInventory
 from stoker.drivers.power_meters import SysfsPower
+from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.drivers.text_files import SysfsText
 from stoker.ports.system import Clock
 from stoker.services.caps import ThermalPorts
+from stoker.services.held_files import HeldFiles
 
 
 def heat_root(config: Config) -> Path:
@@ -39,10 +42,23 @@ def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
         policies=Cpufreq(root),
         journal=FileCapJournal(Path(config.daemon.runtime_dir) / "caps.json"),
         clock=clock,
-        # A simulated board is no boot of this machine: its caps must never be looked for here.
-        boot_id=f"{read_boot_id()}{'-simulated' if _simulated(config) else ''}",
+        boot_id=thermal_boot_id(config),
         meters=SysfsPower(root, clock.monotonic_s),
         firmware=SysfsFirmware(root),
         inventory=SysfsInventory(root, clock.monotonic_s),
         asleep_s=asleep_s,
     )
+
+
+def held_files(config: Config) -> HeldFiles:
+    """Governors and devfreq limits; their journal lies beside that of the caps."""
+    return HeldFiles(
+        SysfsText(heat_root(config)),
+        JsonStateFile(Path(config.daemon.runtime_dir) / "held.json"),
+        thermal_boot_id(config),
+    )
+
+
+def thermal_boot_id(config: Config) -> str:
+    """A simulated board is no boot of this machine: its values must never be looked for here."""
+    return f"{read_boot_id()}{'-simulated' if _simulated(config) else ''}"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoker.core.simulation import Simulation
+from stoker.drivers import token_model
 from stoker.drivers.plants import PLANTS, Cluster, Plant, PlantSpec, warmer
 from stoker.errors import ConfigInvalid
 
@@ -173,6 +174,14 @@ class BoardThread:
         self._board = SimulatedBoard(plant, root)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def speed(self, phase: str, part: float) -> tuple[float, float]:
+        """(tokens a second, busy CPUs) of this part of its CPUs at the clock it has now."""
+        plant = self._board.plant
+        cpus = sum(len(cluster.cpus) for cluster in plant.spec.clusters)
+        threads = max(1, round(part * cpus))
+        wanted: token_model.Phase = "decode" if phase == "decode" else "prefill"
+        return token_model.tokens_per_s(plant.spec, wanted, threads, plant.mhz), float(threads)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stoker.events.operating import Choice
 from stoker.units import Celsius, Fraction, KiloHertz, Seconds, Watts
 
 
@@ -77,3 +78,9 @@ class ThermalSnapshot:
     power_w: Watts | None = None  # measured, where the board preset names a meter that reads
     firmware: tuple[str, ...] = ()  # what the firmware says it does now, e.g. "throttled"
     law: str = "pi"
+    phase: str = ""  # prefill | decode | "": what inference does
+    threads: int = 0  # of the runner while it writes; 0 = as configured
+    threads_batch: int = 0  # … while it reads
+    duty: Fraction = Fraction(1.0)  # the part of the time that its steps may take
+    points: str = "none"  # operating points: in use | none | why those of the model are not used
+    point: Choice | None = None  # of this phase (while idle: of writing)

@@ -11,21 +11,26 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from stoker.config.schema import ThermalConfig
+from stoker.core import token_mix
 from stoker.core.boards import BoardPreset
 from stoker.core.caps import CapState
 from stoker.core.thermal import adopt, decide, start
-from stoker.core.thermal_plan import ThermalPlan, make_plan
+from stoker.core.thermal_plan import ThermalPlan, make_plan, with_points
 from stoker.core.thermal_resume import GRACE_S, SLEPT_S, resume
 from stoker.core.thermal_state import Decision, Observation, Pause, ThermalState
+from stoker.core.token_mix import Mix, Work
 from stoker.events.heat_finds import Found, PowerMeter
+from stoker.events.operating import PointTable
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import ThermalDetails, ThermalListener
 from stoker.services.caps import FAULTS, CapWriter, Restored, ThermalPorts, restore_caps
 from stoker.services.heat_search import HeatSearch
+from stoker.services.tick_pace import TickPace
 from stoker.units import Fraction, KiloHertz, Seconds, Watts
 
 log = logging.getLogger(__name__)
@@ -39,8 +44,8 @@ __all__ = ["Restored", "ThermalPorts", "ThermalService", "restore_caps"]
 
 
 class ThermalService:
-    """``ThermalDoor``. ``pause`` is told when inference must stop and may go on;
-    ``activity`` says how busy inference is (0..1), for the frozen-sensor check."""
+    """``ThermalDoor``. ``pause`` is told when inference must stop and may go on; ``work`` says
+    what it does now. Each tick reads and writes a few files and blocks on nobody."""
 
     def __init__(
         self,
@@ -49,10 +54,10 @@ class ThermalService:
         ports: ThermalPorts,
         *,
         pause: Callable[[bool, str], None] = lambda _paused, _reason: None,
-        activity: Callable[[], float] = lambda: 1.0,
+        work: Callable[[], Work] = Work,
     ) -> None:
         self._config, self._preset, self._ports = config, preset, ports
-        self._pause, self._activity = pause, activity
+        self._pause, self._work = pause, work
         self._writer = CapWriter(ports)
         self._plan: ThermalPlan = make_plan(preset, config, (), ())
         self._state: ThermalState = start(self._plan, ports.clock.monotonic_s())
@@ -62,11 +67,16 @@ class ThermalService:
         self._scanned_s = Seconds(-1e9)
         self._asleep_s = ports.asleep_s()
         self._search = HeatSearch(ports.inventory)
+        self._mix = Mix()
+        self._points: tuple[PointTable | None, int] = (None, 0)
+        self._used_points: tuple[PointTable | None, int] = (None, 0)
+        self._wanted_khz: Mapping[str, KiloHertz] | None = None
+        self._granted_khz: Mapping[str, KiloHertz | None] = {}
         self._said = ""
         self._complaints: dict[str, str] = {}
         self._last_tick_s: Seconds | None = None
         self._listeners: list[ThermalListener] = []
-        self._stop = threading.Event()
+        self._pace = TickPace(ports.clock)
         self._thread: threading.Thread | None = None
         self._details = ThermalDetails(
             ThermalSnapshot(
@@ -98,6 +108,35 @@ class ThermalService:
         """When the last tick ended; the watchdog is fed only while this advances."""
         return self._last_tick_s
 
+    # For operating points; any thread.
+    @property
+    def plan(self) -> ThermalPlan:
+        """Zones, policies and tables as they are now."""
+        return self._plan
+
+    def use_points(self, table: PointTable | None, threads: int) -> None:
+        """The operating points of the model that is loaded, made with so many threads."""
+        self._points = (table, threads)
+        self._scanned_s = Seconds(-1e9)
+        self.poke()
+
+    def want(self, caps_khz: Mapping[str, KiloHertz] | None) -> None:
+        """A calibration's clocks, as far as the wall allows; None: the law's own again."""
+        self._wanted_khz = caps_khz
+        self.poke()
+
+    def granted_khz(self) -> Mapping[str, KiloHertz | None]:
+        """What the frequency policies read back at the last tick."""
+        return self._granted_khz
+
+    def poke(self) -> None:
+        """Act now: what inference does has changed, and its heat comes in a moment."""
+        self._pace.poke()
+
+    def lateness(self) -> dict[int, int]:
+        """How late the loop looked so far; see ``tick_pace``."""
+        return self._pace.lateness()
+
     # Life.
     def start(self) -> None:
         """Undo what a killed predecessor left, then run; the first tick is done on return."""
@@ -108,21 +147,23 @@ class ThermalService:
 
     def stop(self) -> None:
         """End the thread and give the original caps back. Safe to call twice."""
-        self._stop.set()
+        self._pace.stop()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
             self._thread = None
         self._guard("restore caps", self._writer.restore)
 
     def _run(self) -> None:
-        while not self._stop.wait(self.snapshot().period_s):
-            self.tick()
+        while (look := self._pace.wait(self.snapshot().period_s)) is not None:
+            self.tick(look=look)
 
     # One tick.
-    def tick(self) -> None:
+    def tick(self, *, look: bool = True) -> None:
         """Sense, decide, act, report. Never raises; a tick that failed does not count for
-        ``last_tick_s``, so that the watchdog sees a loop that runs but does nothing."""
-        if not self._config.enabled or self._guard("run a thermal tick", self._tick):
+        ``last_tick_s``, so that the watchdog sees a loop that runs but does nothing. Without
+        ``look`` the sensors are left alone: two readings in a moment have no slope."""
+        tick = partial(self._tick, look)
+        if not self._config.enabled or self._guard("run a thermal tick", tick):
             self._last_tick_s = self._ports.clock.monotonic_s()
 
     def reconfigure(self, config: ThermalConfig) -> None:
@@ -130,12 +171,15 @@ class ThermalService:
         self._config = config
         self._scanned_s = Seconds(-1e9)
 
-    def _tick(self) -> None:
+    def _tick(self, look: bool) -> None:
         now_s = self._ports.clock.monotonic_s()
         self._notice_sleep(now_s)
         if now_s - self._scanned_s >= RESCAN_S:
             self._rescan(now_s)
-        seen = self._sense(now_s)
+        if look:
+            self._pace.looked(now_s)
+            self._readings = {sensor.name: self._read(sensor) for sensor in self._sensors}
+        seen = replace(self._sense(now_s), sensed=look)
         if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
             self._rescan(now_s)
         before = self._state.caps
@@ -171,11 +215,21 @@ class ThermalService:
             sensors = tuple({s.name: s for s in (*kept, *sensors)}.values())
             plan = make_plan(self._preset, self._config, sensors, policies, meters)
         self._sensors = sensors
+        plan = self._pointed(plan)
         if plan != self._plan:
             self._plan = plan
             self._state = adopt(plan, self._state, now_s)
             zones = ", ".join(zone.sensor.name for zone in plan.zones) or "none"
             log.info("zones %s; policies %s", zones, ", ".join(plan.policies) or "none")
+
+    def _pointed(self, plan: ThermalPlan) -> ThermalPlan:
+        """With the model's points: made anew only when they or the clocks have changed."""
+        now = self._plan
+        same = plan.tables == now.tables and plan.actuated == now.actuated
+        if same and self._points == self._used_points:
+            return replace(plan, fronts=now.fronts, points=now.points)
+        self._used_points = self._points
+        return with_points(plan, *self._points)
 
     def _eye_lost(self, plan: ThermalPlan) -> bool:
         """A zone went away and no zone of the new plan sees what it saw."""
@@ -188,19 +242,23 @@ class ThermalService:
         )
 
     def _sense(self, now_s: Seconds) -> Observation:
-        self._readings = {sensor.name: self._read(sensor) for sensor in self._sensors}
         granted = {name: self._granted(policy) for name, policy in self._plan.policies.items()}
         refused, self._refused = frozenset(self._refused), set()
-        activity = Fraction(min(1.0, max(0.0, self._activity())))
+        self._granted_khz = granted
+        work = self._work()
+        self._mix = token_mix.step(self._mix, work, now_s)
         firmware = self._ports.firmware
         return Observation(
             now_s,
             self._readings,
             granted,
             refused,
-            activity,
+            Fraction(min(1.0, max(0.0, work.busy))),
             power_w=self._power_w(),
             firmware=None if firmware is None else self._try("read flags", firmware.read, None),
+            phase=work.phase,
+            prefill_share=self._mix.prefill_share,
+            wanted_khz=self._wanted_khz,
         )
 
     def _power_w(self) -> Watts | None:

@@ -34,8 +34,26 @@ def _heat(field: Field, celsius: float) -> None:
     field.guest.write(_TEMP, f"{int(celsius * 1000)}\n")
 
 
-def _cap(field: Field) -> int:
+def cap_khz(field: Field) -> int:
     return int(field.guest.text(["cat", CAP]))
+
+
+def board_on(field: Field) -> None:
+    """From now on the service watches and caps the simulated board."""
+    field.guest.run(_MAKE, timeout_s=120).must()
+    field.guest.write(_SETTINGS, '[thermal]\nboard = "raspberrypi-4"\n')
+    field.restart()
+
+
+def board_away(field: Field) -> None:
+    field.guest.run(_AWAY).must()
+
+
+def hold(field: Field) -> int:
+    """Heats the board until the service holds a cap; returns it, in kHz."""
+    _warm_up(field)
+    field.guest.until("a cap", lambda: cap_khz(field) < FULL_KHZ, timeout_s=90)
+    return cap_khz(field)
 
 
 def _warm_up(field: Field) -> None:
@@ -48,22 +66,19 @@ def _warm_up(field: Field) -> None:
 def cap(field: Field) -> str:
     """Heat rises, a cap is written by an unprivileged daemon; a stop gives it back."""
     guest = field.guest
-    guest.run(_MAKE, timeout_s=120).must()
-    guest.write(_SETTINGS, '[thermal]\nboard = "raspberrypi-4"\n')
-    field.restart()
+    board_on(field)
     owner = guest.text(["stat", "-c", "%U:%G %a", CAP])
     expect(owner == "root:stoker 664", f"the grant left {owner}")
     guest.run(["sh", "-c", f"echo 600000 >{CAP}"], user="tester").must_fail("a cap by anyone")
-    seconds = 0.0
     _warm_up(field)
-    seconds = guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=60)
-    held, seen = _cap(field), field.thermal()
+    seconds = guest.until("a cap", lambda: cap_khz(field) < FULL_KHZ, timeout_s=60)
+    held, seen = cap_khz(field), field.thermal()
     expect(0 < seen["Cap"] <= FULL_KHZ, f"the bus says the cap is {seen['Cap']}")
     expect(seen["Headroom"] < 1.0, f"the bus says the headroom is {seen['Headroom']}")
     journal = guest.text("cat /run/stoker/*cap*")
     expect('"original_khz"' in journal, f"no journal of the cap: {journal}")
     guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
-    expect(_cap(field) == FULL_KHZ, f"the stop left a cap of {_cap(field)} kHz")
+    expect(cap_khz(field) == FULL_KHZ, f"the stop left a cap of {cap_khz(field)} kHz")
     guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
     field.ready()
     return (
@@ -75,9 +90,7 @@ def cap_crash(field: Field) -> str:
     """stokerd dies without a word while it holds a cap: ExecStopPost gives it back."""
     guest = field.guest
     _heat(field, 60)
-    _warm_up(field)
-    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
-    held = _cap(field)
+    held = hold(field)
     # Watched from inside, as the next start may set a new cap at once: the air is still hot.
     watch = guest.start(
         f"for i in $(seq 400); do c=$(cat {CAP}); [ $c = {FULL_KHZ} ] && exit 0; sleep 0.02; done; "
@@ -95,14 +108,12 @@ def cap_broken(field: Field) -> str:
     """The configuration is wrong when stokerd dies: the cap must go all the same."""
     guest = field.guest
     _heat(field, 60)
-    _warm_up(field)
-    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
-    held = _cap(field)
+    held = hold(field)
     _heat(field, 50)
     guest.write(_BROKEN, "[thermal\nnonsense")
     try:
         guest.run(["systemctl", "kill", "-s", "KILL", "--kill-whom=main", "stoker.service"]).must()
-        seconds = guest.until("no cap", lambda: _cap(field) == FULL_KHZ, timeout_s=60)
+        seconds = guest.until("no cap", lambda: cap_khz(field) == FULL_KHZ, timeout_s=60)
         guest.run(["stokerd", "--check-config"]).must_fail("a check of a wrong file")
     finally:
         guest.run(["rm", "-f", _BROKEN])
@@ -114,11 +125,9 @@ def cap_stale(field: Field) -> str:
     """Everything died at once, ExecStopPost too: the next start finds the journal."""
     guest = field.guest
     _heat(field, 60)
-    _warm_up(field)
-    guest.until("a cap", lambda: _cap(field) < FULL_KHZ, timeout_s=90)
-    held = _cap(field)
+    held = hold(field)
     guest.run("cp -a /run/stoker /run/stoker.kept").must()
-    journal_cap = _cap(field)
+    journal_cap = cap_khz(field)
     guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
     guest.run(
         f"cp -a /run/stoker.kept/*cap* /run/stoker/ && rm -rf /run/stoker.kept && "
@@ -126,9 +135,9 @@ def cap_stale(field: Field) -> str:
     ).must()
     _heat(field, 50)
     guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
-    guest.until("the cap is given back", lambda: _cap(field) == FULL_KHZ, timeout_s=60)
+    guest.until("the cap is given back", lambda: cap_khz(field) == FULL_KHZ, timeout_s=60)
     guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
-    guest.run(_AWAY).must()
+    board_away(field)
     guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
     field.ready()
     return f"{held} kHz of a dead life given back at the next start"

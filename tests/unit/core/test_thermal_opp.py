@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.fakes.thermal import preset
 
-from stoker.core.opp import StepState, ladder, move, power_table
+from stoker.core.opp import RATION, StepState, ladder, move, power_table, reach_w, refill
 from stoker.events.thermal import FrequencyPolicy
 from stoker.units import KiloHertz, Seconds, Watts
 
@@ -73,3 +73,20 @@ def test_floor_index_of_a_value_between_steps() -> None:
     table = power_table(PI5, None)
     assert table.floor_index(KiloHertz(1_750_000)) == 2
     assert table.floor_index(KiloHertz(1)) == 0
+
+
+def test_rises_are_rationed_to_twelve_a_minute_after_a_reserve() -> None:
+    left, rises = RATION, 0
+    for _ in range(3000):  # five minutes, asked for ten times a second
+        left = refill(left, Seconds(0.1))
+        if left >= 1:
+            left, rises = left - 1, rises + 1
+    assert rises == pytest.approx(RATION + 5 * 12, abs=1)
+    assert refill(0.0, Seconds(3600.0)) == RATION, "an idle hour does not save up a storm"
+
+
+def test_the_reach_is_one_step_more_of_each_policy_and_never_past_the_top() -> None:
+    board = preset("rk3588")
+    tables = [power_table(p, board.cluster(p.name)) for p in (LITTLE, BIG)]
+    now = {"policy0": StepState(4, Seconds(0.0)), "policy4": StepState(2, Seconds(0.0))}
+    assert reach_w(tables, now) == pytest.approx(tables[0].watts[4] + tables[1].watts[3])

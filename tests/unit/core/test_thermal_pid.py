@@ -36,15 +36,51 @@ def test_above_the_wall_the_budget_falls_and_below_it_rises() -> None:
     assert step(GAINS, settled(77.0, 2.0), sample(77.0))[1] > 2.0
 
 
-def test_a_rising_slope_lowers_the_budget_before_the_wall_is_reached() -> None:
+def test_a_rising_slope_lowers_the_budget_before_the_target_is_reached() -> None:
     state = settled(74.0, 2.0)
-    for number in range(26):
+    for number in range(29):
         state, budget = step(GAINS, state, sample(74.0 + 0.15 * (number + 1)))
     assert state.filtered_c is not None
-    assert state.filtered_c < 78.5
+    assert state.filtered_c < 78.0
     assert state.error_k < 0
-    highest = max(budget, 2.0)
-    assert step(GAINS, state, sample(78.0))[1] < highest  # long before 78.5 °C is measured
+    assert step(GAINS, state, sample(78.5))[1] < budget  # long before 78.5 °C is filtered
+
+
+def test_the_slope_of_a_quick_die_is_not_drawn_out_for_ever() -> None:
+    state = settled(70.0, 2.0)
+    for _ in range(3):
+        state, _ = step(GAINS, state, sample(78.0))
+    assert state.slope_k_per_s > 1.0
+    assert state.filtered_c is not None
+    assert state.error_k == pytest.approx(78.5 - state.filtered_c - 1.0)
+
+
+def run(state: PidState, temperature: float, seconds: float) -> PidState:
+    for _ in range(round(seconds / 0.1)):
+        state, _ = step(GAINS, state, sample(temperature))
+    return state
+
+
+def test_the_margin_shrinks_while_the_temperature_stands_still_at_the_target() -> None:
+    state = run(settled(78.5, 2.0), 78.5, 60.0)
+    assert state.margin_k is not None
+    assert 0.9 < state.margin_k < 1.2  # 1 / e of the way from 1.5 to 0.75 is left
+    assert run(settled(60.0, 3.0), 60.0, 60.0).margin_k == 1.5, "nothing is limited there"
+
+
+def test_the_margin_grows_again_when_the_wall_comes_near() -> None:
+    near = run(settled(78.5, 2.0), 78.9, 300.0)
+    assert near.margin_k is not None
+    assert near.margin_k < 1.0
+    scared = run(near, 79.6, 2.0)
+    assert scared.margin_k is not None
+    assert scared.margin_k > near.margin_k + 0.4
+
+
+def test_a_new_load_after_a_cool_time_meets_the_whole_margin() -> None:
+    settled_near = run(settled(78.5, 2.0), 78.9, 300.0)
+    cooled = run(settled_near, 70.0, 2.0)
+    assert cooled.margin_k == 1.5
 
 
 def test_falls_at_most_twice_the_full_power_per_second() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from bench.thermal_laws import Stoker
+from bench.thermal_service import Stoker
 from tests.fakes.thermal import Rig, preset
 
 from stoker.config.schema import ThermalConfig

@@ -1,0 +1,154 @@
+"""The wiring of heat: the board, its sensors or its simulation, the loop over it and the operating
+points. Part of ``wiring``; decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.config.schema import Config
+from stoker.core import simulation
+from stoker.core.boards import BoardFacts, BoardPreset, choose_board
+from stoker.core.thermal_plan import check_sensors
+from stoker.drivers.board_files import load_boards, read_board_facts
+from stoker.drivers.cpu_load import busy_cpu_s
+from stoker.drivers.heat_ports import heat_root, held_files, thermal_ports
+from stoker.drivers.simulated_board import BoardThread, plant_of
+from stoker.drivers.state_file import JsonStateFile
+from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.events.operating import Measured, Setting
+from stoker.events.thermal import ThermalSnapshot
+from stoker.ports.doors import InferenceListener, InferenceSnapshot, ThermalListener
+from stoker.ports.operating import SpeedMeter
+from stoker.ports.system import Clock
+from stoker.services.calibration import CalibrationService
+from stoker.services.held_files import HeldFiles
+from stoker.services.inference import InferenceService
+from stoker.services.other_knobs import OtherKnobs
+from stoker.services.thermal import ThermalService
+from stoker.units import Seconds
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HeatParts:
+    thermal: ThermalService
+    calibration: CalibrationService
+    knobs: OtherKnobs
+    held: HeldFiles
+    simulated: BoardThread | None
+
+    def start(self) -> None:
+        """The board, then the loop over it."""
+        if self.simulated is not None:
+            self.simulated.start()
+        self.held.restore()
+        self.thermal.start()
+
+    def stop(self) -> None:
+        """Every clock and governor is given back. Safe after a start that failed half-way."""
+        self.thermal.stop()
+        self.knobs.stop()
+        if self.simulated is not None:
+            self.simulated.stop()
+
+
+def build_heat(config: Config, clock: Clock, inference: InferenceService) -> HeatParts:
+    """The board, the loop that holds its wall, and what measures its operating points."""
+    simulated = simulated_board(config, inference.activity)
+    thermal = build_thermal(config, clock, inference)
+    meter: SpeedMeter = inference
+    if simulated is not None:
+        meter = SimulatedSpeed(simulated, lambda: inference.snapshot().most_threads)
+    store = JsonStateFile(Path(config.daemon.state_dir) / "operating-points.json")
+    calibration = CalibrationService(thermal, meter, store, clock, busy_cpu_s=busy_cpu_s)
+    phase = ""
+
+    def heard(now: InferenceSnapshot) -> None:
+        nonlocal phase
+        calibration.heard(now)
+        if now.phase != phase:
+            phase = now.phase
+            thermal.poke()  # feed-forward: its watts are known before its heat is felt
+
+    inference.listen(InferenceListener(changed=heard))
+    held = held_files(config)
+    knobs = OtherKnobs(config.thermal, held)
+    thermal.listen(ThermalListener(knobs.changed))
+    return HeatParts(thermal, calibration, knobs, held, simulated)
+
+
+def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
+    """The heat loop, which paces and pauses inference."""
+    ports = thermal_ports(config, clock)
+    check_sensors(config.thermal, ports.sensors.discover())
+    thermal = ThermalService(
+        config.thermal, board(config), ports, pause=inference.hold, work=inference.work
+    )
+
+    def changed(seen: ThermalSnapshot) -> None:
+        inference.headroom(pacing(seen))
+        inference.pace(seen.threads, seen.threads_batch, seen.duty)
+
+    thermal.listen(ThermalListener(changed))
+    return thermal
+
+
+def pacing(seen: ThermalSnapshot) -> float:
+    """Headroom as the scheduler must use it: 1 while clocks and threads alone hold the wall."""
+    paced = "pacing" in seen.actuator or seen.state in ("safe", "stop")
+    return seen.headroom if paced else 1.0
+
+
+class SimulatedSpeed:
+    """``SpeedMeter`` of a simulated board: its clock slows nothing down here, so its token model
+    tells what a real one would give. ``most_threads`` stand for all its CPUs."""
+
+    def __init__(self, board: BoardThread, most_threads: Callable[[], int]) -> None:
+        self._board, self._most_threads = board, most_threads
+
+    def measure(self, setting: Setting, limit_s: Seconds) -> Future[Measured]:
+        part = setting.threads / max(1, self._most_threads())
+        rate, busy_cpus = self._board.speed(setting.phase, part)
+        found: Future[Measured] = Future()
+        long_s = Seconds(1000 * limit_s)  # whole tokens hide nothing then
+        found.set_result(Measured(max(1, round(rate * long_s)), long_s, busy_cpus))
+        return found
+
+
+def check_board(config: Config) -> BoardPreset:
+    """As ``board``, and the sensors that the configuration names are there. A simulated board
+    has its own, which are not there before it is."""
+    if simulation.parse(config.thermal.board) is None:
+        check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
+    return board(config)
+
+
+def board(config: Config) -> BoardPreset:
+    """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
+    presets = load_boards(board_directory())
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is not None:
+        return choose_board(presets, BoardFacts(), plant_of(wanted.plant).board)
+    facts = read_board_facts(Path(config.thermal.sysfs_root))
+    return choose_board(presets, facts, config.thermal.board)
+
+
+def simulated_board(config: Config, activity: Callable[[], float]) -> BoardThread | None:
+    """Where ``thermal.board`` asks for one; its tree is there on return."""
+    wanted = simulation.parse(config.thermal.board)
+    if wanted is None:
+        return None
+    _log.warning("heat and clocks are simulated: %s", config.thermal.board)
+    return BoardThread(wanted, heat_root(config), activity)
+
+
+def board_directory() -> Path:
+    """The checkout's presets when run from one, else the package's."""
+    checkout = Path(__file__).parents[2] / "policies" / "boards"
+    return checkout if checkout.is_dir() else Path("/usr/share/stoker/boards")

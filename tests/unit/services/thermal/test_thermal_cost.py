@@ -1,0 +1,95 @@
+"""The loop is cheap: nothing grows with its ticks, and its lateness is counted in a fixed space."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+from tests.fakes.thermal import HandClock
+from tests.unit.services.thermal.test_thermal_points import THREADS, Agent
+
+from stoker.services.tick_pace import EDGES_MS, TickPace
+from stoker.units import Seconds
+
+TICKS = 400
+LIMIT_BYTES = 40 * TICKS
+"""The smallest object that is kept for each tick would be more."""
+
+
+def test_nothing_grows_with_the_ticks(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    agent.rig.service.use_points(agent.table(), THREADS)
+    agent.rig.warm_to(76.0)
+
+    def some() -> None:
+        for number in range(TICKS):
+            agent.phase = ("prefill", "decode", "")[number // 7 % 3]
+            agent.read += 3
+            agent.written += 2
+            agent.rig.service.tick(look=number % 3 > 0)
+            agent.rig.board.advance(0.02, 0.8)
+            agent.rig.clock.now_s += 0.25
+        gc.collect()
+
+    some()
+    some()  # caches are full and every branch was taken
+    tracemalloc.start()
+    try:
+        some()
+        before = tracemalloc.get_traced_memory()[0]
+        some()
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert after - before < LIMIT_BYTES
+
+
+def test_a_tick_at_default_sampling_costs_little(tmp_path: Path) -> None:
+    """0.5 % of a core at one look a second is 5 ms; ten times that is a bug, not a slow machine."""
+    agent = Agent(tmp_path)
+    agent.rig.service.use_points(agent.table(), THREADS)
+    agent.serve(3.0)
+    began_s = time.process_time()
+    for _ in range(100):
+        agent.rig.clock.now_s += 1.0
+        agent.rig.service.tick()
+    assert (time.process_time() - began_s) / 100 < 0.005
+
+
+class LateClock(HandClock):
+    """Each look at it takes some time, as on a busy machine."""
+
+    def __init__(self, step_s: float) -> None:
+        super().__init__()
+        self._step_s = step_s
+
+    def monotonic_s(self) -> Seconds:
+        self.now_s += self._step_s
+        return Seconds(self.now_s)
+
+
+def test_lateness_is_counted_by_how_late_it_was() -> None:
+    clock = LateClock(0.03)
+    pace = TickPace(clock)
+    pace.looked(Seconds(0.0))
+    for _ in range(3):
+        assert pace.wait(Seconds(0.0)) is True
+        pace.looked(Seconds(clock.now_s))
+    counts = pace.lateness()
+    assert sum(counts.values()) == 3
+    assert counts[100] == 3  # two looks at the clock
+    assert set(counts) == {*EDGES_MS, 0}
+
+
+def test_a_poke_ends_the_wait_without_a_look_and_a_stop_ends_it_all() -> None:
+    clock = HandClock()
+    pace = TickPace(clock)
+    pace.looked(Seconds(0.0))
+    pace.poke()
+    assert pace.wait(Seconds(60.0)) is False
+    assert sum(pace.lateness().values()) == 0
+    threading.Thread(target=pace.stop).start()
+    assert pace.wait(Seconds(60.0)) is None
