@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.delta_pairs import FilePair, Files
-from bench.delta_peers import ROOT, Cost, Peer, peers, run
+from bench.delta_peers import ROOT, Cost, Peer, peers, peers_python, run
 from bench.peers import cache_dir
 from bench.runner_client import default_model
 from stoker_ota.core import gguf_layout
@@ -195,6 +195,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"metrics": rows}, indent=2, ensure_ascii=False)
     options.output.write_text(text + "\n")
+    picture = options.output.with_suffix(".png")
+    words = (str(peers_python()), "-m", "bench.delta_plot", str(options.output), str(picture))
+    run(words, {})
     return 0
 
 

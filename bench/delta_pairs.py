@@ -10,7 +10,6 @@ import ctypes
 import os
 import struct
 import subprocess
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,6 +19,7 @@ from typing import Any, Final
 from bench.delta_peers import ROOT, peers_python
 from bench.peers import cache_dir, library_dir
 from stoker_ota.core import gguf_layout
+from stoker_ota.drivers import archives
 
 FTYPES: Final = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15}
 """llama_ftype numbers."""
@@ -78,7 +78,10 @@ class Files:
                     self._changed, "random", ftype, sigma
                 )
         for ftype in ("q4_0", "q8_0"):
-            out[f"smollm2.{ftype}.2pct"] = partial(self._changed, "real", ftype, 0.02)
+            for sigma in SIGMAS:
+                out[f"smollm2.{ftype}.{sigma * 100:g}pct"] = partial(
+                    self._changed, "real", ftype, sigma
+                )
         out["smollm2.q4_0.lora"] = partial(self._changed, "real", "q4_0", 0.01, "attn")
         out["smollm2.q4_0.template"] = self._template
         out["smollm2.q4_0.requantised"] = self._requantised
@@ -115,13 +118,9 @@ class Files:
         return None
 
     def _tree(self, tree: Path, name: str) -> Path:
+        """As "stoker-ota runtime pack" makes it."""
         path = self.folder / name
-        with tarfile.open(path, "w") as tar:
-            for file in sorted(tree.glob("*.so*")):
-                entry = tarfile.TarInfo(file.name)
-                entry.size = file.stat().st_size
-                with file.open("rb") as data:
-                    tar.addfile(entry, data)
+        archives.pack(tree, path, lambda _phase, _done, _total: None)
         return path
 
 

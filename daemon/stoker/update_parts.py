@@ -1,53 +1,48 @@
-"""The wiring of updates: which drivers stand behind the engine's ports, and what serves at
-the start. Part of ``wiring``; decides nothing.
+"""The wiring of updates: which drivers stand behind the engine's ports. Part of ``wiring``;
+decides nothing.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.config.schema import Config
-from stoker.core.installed_set import InstalledSet, served
+from stoker.config.schema import Config, ModelConfig
 from stoker.errors import ConfigInvalid, StokerError, Unavailable
+from stoker.installed import Installed
 from stoker.ports.updates import Reports, Updater
 from stoker.services.inference import InferenceService
 from stoker.services.thermal import ThermalService
+from stoker.services.update_polling import Polling
 from stoker.services.updates import UpdateService
 
 if TYPE_CHECKING:
     from stoker.services.model_health import ModelHealth
-    from stoker_ota.values.deployment import Member
+    from stoker_ota.ports.updates import Patcher
 
 _log = logging.getLogger(__name__)
 MAX_TRUST_BYTES = 256 << 10
 
 
-class Installed:
-    """Which set serves, and the configuration with it; any thread."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config  # as the files have it
-        self.root = Path(config.daemon.state_dir) / "ota"
-        self.present = config.updates.enabled and (self.root / "state.json").exists()
-        self.now = _committed(self.root) if self.present else InstalledSet()
-
-    def served(self) -> Config:
-        return served(self.config, self.now)
-
-    def locate(self, generation: int, members: tuple[Member, ...]) -> InstalledSet:
-        """The set's models by name, under a path that no other generation has."""
-        return _located(self.root, generation, members)
-
-
 def build_updates(
-    installed: Installed, inference: InferenceService, thermal: ThermalService, board: str
+    installed: Installed,
+    inference: InferenceService,
+    thermal: ThermalService,
+    board: str,
+    *,
+    units: bool,
 ) -> UpdateService:
+    """``units``: this agent is a service that starts units, see ``wiring.runs_units``."""
     config = installed.config.updates
 
     def build(reports: Reports) -> Updater:
-        return _updater(installed, inference, thermal, board, reports)
+        return _updater(
+            installed, inference, thermal, board, _patcher(installed, reports, units), reports
+        )
 
     refusal: StokerError | None = None
     if not config.enabled:
@@ -59,6 +54,7 @@ def build_updates(
         resume=installed.present,
         sources=config.sources,
         retry_s=config.retry_s,
+        polling=Polling(config.poll_s, config.automatic),
         refusal=refusal,
     )
 
@@ -68,43 +64,64 @@ def _updater(
     inference: InferenceService,
     thermal: ThermalService,
     board: str,
+    patcher: Patcher,
     reports: Reports,
 ) -> Updater:
     """Everything of the engine is imported here: an agent that never updates has none of it."""
-    from stoker.drivers.device_facts import DeviceClock, DeviceIdentity, KnownFiles
+    from stoker.drivers.device_facts import DeviceClock, DeviceIdentity
     from stoker.drivers.state_file import JsonStateFile
     from stoker.services.update_engine import EngineUpdater, Parts
     from stoker.services.update_surroundings import DeviceSurroundings
-    from stoker_ota.drivers.bundle_source import BundleFolder, BundleSource
+    from stoker.update_origins import Origins
     from stoker_ota.drivers.disk import RealDisk
-    from stoker_ota.drivers.patcher import ChildPatcher
 
     root = installed.root
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o755)  # the runner, which is another user, reads models here
 
-    files = KnownFiles(
-        lambda: [model.path for model in installed.config.models],
-        JsonStateFile(root / "files.json"),
-    )
+    identity = DeviceIdentity(lambda: installed.config.device)
+    origins = Origins(root, installed, identity.device_id, reports)
     parts = Parts(
         RealDisk(root),
-        ChildPatcher(root, cancelled=reports.cancelled),
-        source=lambda path: BundleSource(Path(path), root, cancelled=reports.cancelled),
-        folder=lambda path: BundleFolder(Path(path)),
+        patcher,
+        source=origins.source,
+        folder=origins.folder,
         first_trust=lambda: first_trust(Path(installed.config.updates.trust)),
         around=lambda store: DeviceSurroundings(
             store,
             DeviceClock(),
-            DeviceIdentity(),
+            identity,
             board=board,
-            files=files.by_hash,
+            files=installed.files.by_hash,
             inhibited=reports.inhibited,
         ),
         health=_health(installed, inference, thermal, reports),
         notes=JsonStateFile(root / "notes.json"),
     )
     return EngineUpdater(parts, reports)
+
+
+def _patcher(installed: Installed, reports: Reports, units: bool) -> Patcher:
+    """Where deltas are decoded: in the unit that may reach nothing, or in a child."""
+    from stoker.drivers import apply_unit
+
+    if units and apply_unit.installed():
+        from stoker.drivers.systemd_units import SystemdUnits
+
+        return apply_unit.UnitPatcher(
+            installed.root,
+            runtime_dir=Path(installed.config.daemon.runtime_dir),
+            systemd=SystemdUnits(),
+            cancelled=reports.cancelled,
+        )
+    from stoker_ota.drivers.patcher import ChildPatcher
+
+    _log.log(
+        logging.WARNING if units else logging.INFO,
+        "deltas are applied in a child, which may reach whatever stokerd may: %s",
+        "the unit stoker-apply@.service is not installed" if units else "no unit is used here",
+    )
+    return ChildPatcher(installed.root, cancelled=reports.cancelled)
 
 
 def _health(
@@ -115,18 +132,9 @@ def _health(
 ) -> ModelHealth:
     from stoker.services.model_health import ModelHealth
 
-    def serve(fresh: InstalledSet) -> None:
-        installed.now = fresh
-        inference.reconfigure(installed.served())
-
-    return ModelHealth(
-        lambda: installed.config,
-        inference,
-        thermal.snapshot,
-        locate=installed.locate,
-        serve=serve,
-        cancelled=reports.cancelled,
-    )
+    installed.reconfigure = inference.reconfigure
+    installed.cancelled = reports.cancelled
+    return ModelHealth(installed, inference, thermal.snapshot, cancelled=reports.cancelled)
 
 
 def first_trust(path: Path) -> bytes:
@@ -143,38 +151,22 @@ def first_trust(path: Path) -> bytes:
         ) from error
 
 
-def _committed(root: Path) -> InstalledSet:
-    """The set to serve after a start; the package's own when what is there is damaged."""
-    from stoker_ota.core.machine import serving
-    from stoker_ota.drivers.disk import RealDisk
-    from stoker_ota.errors import OtaError
-    from stoker_ota.services.store import Store
+def score_texts(config: Config, model: ModelConfig, texts: Sequence[str]) -> Iterator[str]:
+    """JSON lines for ``stoker-ota probe make``; a runner of its own loads the model."""
+    from stoker.drivers.cpus import usable_cpus
+    from stoker.drivers.runner_child import ChildLauncher
+    from stoker.services.score_report import scores
 
+    runner_config = config.runner
+    launcher = ChildLauncher(
+        runner_config.engine, gomp_spincount=runner_config.gomp_spincount, extra=("--no-ping",)
+    )
+    runner = launcher.start(runner_config.libraries)
     try:
-        store = Store(RealDisk(root))
-        generation = serving(store.journal(), store.current())
-        if not generation:
-            return InstalledSet()
-        found = _located(root, generation, store.members(generation))
-        missing = [path for path in found.models.values() if not _whole(Path(path))]
-    except OtaError as error:
-        _log.error("cannot use the installed set: %s; the package's own serves", error.message)
-        return InstalledSet()
-    if missing:
-        _log.error("cannot use the installed set: %s is gone; the package's own serves", missing[0])
-        return InstalledSet()
-    return found
-
-
-def _located(root: Path, generation: int, members: tuple[Member, ...]) -> InstalledSet:
-    folder = root / "generations" / str(generation)
-    models = {item.name: str(folder / item.name) for item in members if item.kind == "model"}
-    return InstalledSet(generation, models if generation else {})
-
-
-def _whole(path: Path) -> bool:
-    """As far as a stat can say: the object was hashed from the disk before it got its name."""
-    try:
-        return path.is_file() and path.stat().st_size > 0
-    except OSError:
-        return False
+        threads = runner_config.threads or usable_cpus()
+        for figure in scores(runner, model, config, threads, texts):
+            yield json.dumps(figure, ensure_ascii=False)
+    finally:
+        runner.close()
+        runner.signal(signal.SIGTERM)
+        runner.release()

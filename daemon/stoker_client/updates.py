@@ -49,6 +49,13 @@ class Updates:
         )
         return str(job)
 
+    def install_listed(self, deployment: str = "", *, force: bool = False) -> str:
+        """Begin with what the last ``check`` found, by name ("" = the only new one)."""
+        pairs = {"force": ("b", force)}
+        args = (deployment, variants(pairs))
+        path = self._bus.call_at(AGENT_PATH, UPDATE, "Install", "(sa{sv})", args, "(o)", 600.0)
+        return str(path)
+
     def rollback(self) -> str:
         """Begin to go back to the set before; the path of the job."""
         return str(self._bus.call_at(AGENT_PATH, UPDATE, "Rollback", "()", (), "(o)"))
@@ -79,11 +86,11 @@ class Updates:
         self, folder: str | Path, method: str, signature: str, body: Any, out: str
     ) -> tuple[Any, ...]:
         try:
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(folder, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as fault:
             raise StokerClientError(
                 "file-unreadable", f"cannot open the bundle {folder}: {fault.strerror}",
-                hint="a bundle is a folder that 'stoker-ota bundle make' has made",
+                hint="a bundle is what 'stoker-ota bundle make' or 'bundle pack' has made",
             ) from fault  # fmt: skip
         try:
             values, _ = self._bus.call_with_files(

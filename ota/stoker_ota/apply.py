@@ -1,74 +1,93 @@
 """stoker-apply: makes one file of another one and a delta, in a process of its own.
 
-What it reads may be hostile. It gets little memory, opens three files and writes one;
-progress and the end are JSON lines on standard output. Started by ``drivers.patcher``.
+What it reads may be hostile. It is given three open files and little memory, and opens nothing
+itself; progress and the end go back through the socket that it is started with.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import socket
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
-from stoker_ota.drivers import limits
-from stoker_ota.drivers.files import PartFile, SourceFile
-from stoker_ota.errors import NoMemory, OtaError, ResultHash
+from stoker_ota.core import apply_talk
+from stoker_ota.core.apply_talk import Job, Step
+from stoker_ota.drivers import apply_link, limits
+from stoker_ota.drivers.files import OpenPart, SourceFile
+from stoker_ota.errors import BadDelta, NoMemory, OtaError, ResultHash
 from stoker_ota.services import delta_apply
 from stoker_ota.services.whole_file import content
 
-EVERY_S: Final = 0.2
-SUFFIX: Final = ".part"
+EVERY_S: Final = 0.25
+_DELTA, _SOURCE, _PART = Path("the delta"), Path("its source"), Path("the result")
 
 
 def main(words: list[str]) -> int:
-    """DELTA INDEX_SHA256 SOURCE PART LIMIT_BYTES. 0 = PART is whole, verified and synced."""
-    delta, index, source, part, limit = words
+    """``--fd N`` or ``--connect PATH``: the socket; ``--limit BYTES``: of memory.
+
+    0 = the part is whole, verified and synced. A unit has its limits from systemd.
+    """
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    if "--fd" in options:
+        link = socket.socket(fileno=int(options["--fd"]))
+    else:
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(options["--connect"])
+    with link, contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody wants it
+        return _serve(link, int(options.get("--limit", "0")))
+    return 1
+
+
+def _serve(link: socket.socket, limit_bytes: int) -> int:
+    failed: OtaError
     try:
-        limits.limit_memory(int(limit))
-        apply(Path(delta), bytes.fromhex(index), Path(source), Path(part))
+        if limit_bytes:
+            limits.limit_memory(limit_bytes)
+        job, passed = apply_link.receive(link)
+        apply(job, passed, _Progress(link))
     except MemoryError:
-        _say({"error": NoMemory("cannot apply the delta: the memory is not enough").record()})
-        return 1
+        failed = NoMemory("cannot apply the delta: the memory is not enough")
     except OtaError as error:
-        _say({"error": error.record()})
-        return 1
-    _say({"applied": True, "peak_memory_bytes": limits.peak_memory_bytes()})
-    return 0
+        failed = error
+    else:
+        link.sendall(apply_talk.applied_line())
+        return 0
+    link.sendall(apply_talk.error_line(failed))
+    return 1
 
 
-def apply(delta_path: Path, index_sha256: bytes, source_path: Path, part_path: Path) -> None:
+def apply(job: Job, passed: list[int], progress: _Progress) -> None:
     """Goes on at the first window that is not right yet. OtaError."""
-    with SourceFile(delta_path) as file, SourceFile(source_path) as source:
-        delta = delta_apply.open_delta(file, index_sha256=index_sha256)
-        delta_apply.check_source(delta.index, source)
-        target = delta.index.target
-        final = part_path.with_name(part_path.name.removesuffix(SUFFIX))
-        with PartFile(final, size=target.size) as part:
-            first = delta_apply.intact(delta.index, part)
-            delta_apply.write(delta, source, part, first=first, progress=_Progress())
-            part.forget_cache()
-            if content(part, "check") != target:
-                raise ResultHash("cannot apply the delta: what the disk gives back is wrong")
+    part = OpenPart(passed[2], _PART)
+    file, source = SourceFile(_DELTA, fd=passed[0]), SourceFile(_SOURCE, fd=passed[1])
+    delta = delta_apply.open_delta(file, index_sha256=job.index_sha256)
+    target = delta.index.target
+    if target.size != job.size:
+        raise BadDelta(
+            f"cannot apply the delta: it makes {target.size} bytes, {job.size} are wanted"
+        )
+    delta_apply.check_source(delta.index, source, progress)
+    first = delta_apply.intact(delta.index, part)
+    delta_apply.write(delta, source, part, first=first, progress=progress)
+    part.forget_cache()
+    if content(part, "check", progress) != target:
+        raise ResultHash("cannot apply the delta: what the disk gives back is wrong")
 
 
 class _Progress:
     """A line now and then: the reader draws a bar, nobody needs each window."""
 
-    def __init__(self) -> None:
-        self._said_s = 0.0
+    def __init__(self, link: socket.socket) -> None:
+        self._link, self._said_s = link, 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         now_s = time.monotonic()
         if now_s - self._said_s >= EVERY_S or done >= total:
             self._said_s = now_s
-            _say({"phase": phase, "done": done, "total": total})
-
-
-def _say(value: object) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+            self._link.sendall(apply_talk.step_line(Step(phase, done, total)))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,16 @@ class FakeDisk:
             raise FileUnreadable(f"cannot read {path}")
         return hashlib.sha256(node.data).hexdigest()
 
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        node = self._find(path)
+        if node is None or node.names is not None or offset + size > len(node.data):
+            raise FileUnreadable(f"cannot read {path}")
+        return node.data[offset : offset + size]
+
+    def copy_part(self, path: str, offset: int, size: int, target: str) -> None:
+        data = self.read_part(path, offset, size)
+        self.write(target, data)
+
     def seal(self, path: str) -> None:
         self._operate()
         node = self._find(path)

@@ -10,6 +10,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+from stoker_ota.core import gguf_layout
+
+_Q4_K: Final = 12
+_BLOCK_BYTES: Final = 144
 
 
 def ota(*words: str, home: Path) -> dict[str, object]:
@@ -21,6 +27,16 @@ def ota(*words: str, home: Path) -> dict[str, object]:
     done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
     return json.loads(done.stdout) if done.stdout else {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One artifact of a set."""
+
+    kind: str
+    name: str
+    file: Path
+    base: Path | None = None
 
 
 @dataclass
@@ -64,6 +80,28 @@ class Operator:
         )  # fmt: skip
         return folder
 
+    def publish(self, version: int, *artifacts: Part, head: str = "", name: str = "site") -> Path:
+        """A bundle of whole artifacts of any kind; ``head``: further lines of the recipe."""
+        recipe = f'deployment_id = "{name}"\nversion = {version}\n{head}\n'
+        for part in artifacts:
+            recipe += (
+                f'[[artifacts]]\nkind = "{part.kind}"\nname = "{part.name}"\n'
+                f'version = "{version}"\nrelease_counter = {version}\nfile = "{part.file}"\n'
+            )
+            recipe += f'base = "{part.base}"\n' if part.base else ""
+        (self.home / f"{name}-{version}.toml").write_text(recipe)
+        made, catalog = f"{name}-{version}.json", f"{name}-catalog-{version}.json"
+        ota("manifest", "make", f"{name}-{version}.toml", "-o", made, home=self.home)
+        before = self.home / f"{name}-catalog-{version - 1}.json"
+        after = ("--after", str(before)) if before.exists() else ()
+        ota("catalog", "make", made, "-o", catalog, *after, home=self.home)
+        folder = self.home / f"{name}-bundle-{version}"
+        ota(
+            "bundle", "make", catalog, made, "--blobs", *(str(part.file) for part in artifacts),
+            "--trust", str(self.trust), "-o", str(folder), home=self.home,
+        )  # fmt: skip
+        return folder
+
 
 def copy(bundle: Path, to: Path) -> Path:
     shutil.copytree(bundle, to)
@@ -83,3 +121,16 @@ def renamed_model(model: Path, to: Path, mark: str) -> Path:
     data[at + 8 : at + 8 + length] = text
     to.write_bytes(data)
     return to
+
+
+def other_weights(old: Path, new: Path) -> Path:
+    """Other weights that are as good: blocks of every other large tensor change places."""
+    data = bytearray(old.read_bytes())
+    layout = gguf_layout.parse(bytes(data), len(data))
+    large = [tensor for tensor in layout.tensors if tensor.kind == _Q4_K]
+    for tensor in large[::2]:
+        blocks = data[tensor.offset : tensor.end]
+        cut = 7 * _BLOCK_BYTES
+        data[tensor.offset : tensor.end] = blocks[cut:] + blocks[:cut]
+    new.write_bytes(data)
+    return new

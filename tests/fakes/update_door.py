@@ -52,6 +52,12 @@ class FakeUpdates:
             return failed
         return _done(self._begin("install", options.deployment or "chat"))
 
+    def install_listed(self, options: InstallOptions) -> Future[UpdateJob]:
+        return _done(self._begin("install", options.deployment or "chat"))
+
+    def renew_trust(self, steps: Sequence[bytes]) -> Future[int]:
+        return _done(1 + len(steps))
+
     def rollback(self) -> Future[UpdateJob]:
         return _done(self._begin("rollback", ""))
 

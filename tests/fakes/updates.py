@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.fakes.disk import FakeDisk
@@ -19,11 +19,12 @@ from stoker_ota.core import envelope, manifest
 from stoker_ota.core.clock import Now
 from stoker_ota.core.manifest import Manifest
 from stoker_ota.core.targeting import Device
-from stoker_ota.errors import BadDelta, OtaError, SourceMismatch, Unavailable, Unhealthy
+from stoker_ota.errors import BadDelta, Cancelled, OtaError, SourceMismatch, Unavailable, Unhealthy
 from stoker_ota.ports.files import Progress
 from stoker_ota.services.engine import Engine, Ports
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Journal, Member, Offer
+from stoker_ota.values.fetching import Wanted
 
 OLD = b"the model that is here\n" * 8
 NEW = bytes((byte + 1) % 256 for byte in OLD)
@@ -41,13 +42,15 @@ class Sources:
     files: dict[str, bytes] = field(default_factory=dict)
     error: OtaError | None = None
     fetched: list[str] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
 
-    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
+    def fetch(self, wanted: Wanted, part: str, progress: Progress) -> None:
         if self.error is not None:
             raise self.error
-        found = next((uri for uri in uris if uri in self.files), None)
+        found = next((uri for uri in wanted.uris if uri in self.files), None)
         if found is None:
-            raise Unavailable(f"cannot fetch {uris[0]}: nobody has it")
+            raise Unavailable(f"cannot fetch {wanted.uris[0]}: nobody has it")
+        self.wanted.append(wanted)
         self.fetched.append(found)
         begun = self.disk.size(part) or 0
         self.disk.append(part, self.files[found][begun:])
@@ -57,18 +60,24 @@ class Sources:
 class Patcher:
     disk: FakeDisk
     error: OtaError | None = None
+    cancelled: Callable[[], bool] = lambda: False
 
     def apply(
-        self, delta: str, index_sha256: str, source: str, part: str, progress: Progress
+        self, delta: str, index_sha256: str, source: str, part: str, size: int, progress: Progress
     ) -> None:
         if self.error is not None:
             raise self.error
+        if self.cancelled():
+            raise Cancelled("cannot go on applying the delta: it was cancelled")
         step, old = self.disk.read(delta, 1 << 20), self.disk.read(source, 1 << 20)
         if old is None:
             raise SourceMismatch("cannot apply the delta: its source is gone")
         if step is None or len(step) != 1:
             raise BadDelta("cannot apply the delta: it is damaged")
+        if len(old) != size:
+            raise BadDelta(f"cannot apply the delta: it does not make {size} bytes")
         self.disk.write(part, bytes((byte + step[0]) % 256 for byte in old))
+        progress("apply", size, size)
 
 
 @dataclass

@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz import delta, documents
+from tests.fuzz import delta, documents, fetching
 
-ENTRIES = {**delta.ENTRIES, **documents.ENTRIES}
+ENTRIES = {**delta.ENTRIES, **documents.ENTRIES, **fetching.ENTRIES}
 KEEP = Path("build/fuzz")
 ODD = (b"-1", b"1e999", b'"', b"\\u0000", b"\\ud800", b"null", b"{", b"9" * 30)
 
@@ -30,11 +30,11 @@ def main() -> int:
     chosen = args.entries or list(ENTRIES)
     seed = args.seed if args.seed is not None else time.time_ns() & 0xFFFFFFFF
     each_s = args.seconds / len(chosen)
-    known = documents.samples()
+    known = {**documents.samples(), **fetching.samples()}
     atheris = importlib.util.find_spec("atheris") is not None
     _say(f"seed {seed}, {each_s:.1f} s each, by {'atheris' if atheris else 'own changes'}")
     for name in chosen:
-        bad = _by_atheris(name, each_s) if atheris else _by_changes(
+        bad = _by_atheris(name, known.get(name, []), each_s) if atheris else _by_changes(
             ENTRIES[name], known.get(name, []), each_s, random.Random(seed), name
         )  # fmt: skip
         if bad:
@@ -42,15 +42,22 @@ def main() -> int:
     return 0
 
 
-def _by_atheris(name: str, seconds: float) -> bool:
-    """In a process of its own: libFuzzer ends the process that it runs in."""
+def _by_atheris(name: str, samples: list[bytes], seconds: float) -> bool:
+    """In a process of its own: libFuzzer ends the process that it runs in. What it finds new is
+    kept for the next run, and so are bytes that are a bug.
+    """
+    corpus = KEEP / f"corpus-{name}"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(samples):
+        (corpus / f"sample-{number}").write_bytes(data)
     program = (
         "import sys, atheris\n"
         "with atheris.instrument_imports(include=['stoker_ota']):\n"
         "    from tests.fuzz.__main__ import ENTRIES\n"
         f"atheris.Setup(sys.argv, ENTRIES[{name!r}])\natheris.Fuzz()\n"
     )
-    words = [sys.executable, "-c", program, f"-max_total_time={max(1, round(seconds))}"]
+    words = [sys.executable, "-c", program, f"-max_total_time={max(1, round(seconds))}",
+             f"-artifact_prefix={KEEP}/{name}-", str(corpus)]  # fmt: skip
     return subprocess.run(words, check=False).returncode != 0
 
 

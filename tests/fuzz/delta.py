@@ -11,7 +11,16 @@ from typing import Final
 
 from tests.fakes.delta_files import MemoryFile
 
-from stoker_ota.core import bsdiff, delta_index, gguf_layout, streams, window
+from stoker_ota.core import (
+    apply_talk,
+    blocks,
+    bsdiff,
+    delta_index,
+    gguf_layout,
+    streams,
+    window,
+)
+from stoker_ota.core import planes as plane_payloads
 from stoker_ota.errors import OtaError
 from stoker_ota.services import delta_apply
 from stoker_ota.values.delta import Codec, Op, Window
@@ -74,6 +83,18 @@ def one_window(data: bytes) -> None:
         assert delta_index.digest(made) == right
 
 
+def planes(data: bytes) -> None:
+    """A payload of planes under every kind of block, and as the streams of one."""
+    source = _SOURCE[:_NEW_BYTES]
+    for kind in blocks.LAYOUTS:
+        count = len(blocks.sizes(kind, len(source)))
+        for body in (data, plane_payloads.MAGIC + data[: 5 * count].ljust(5 * count, b"\0") + data):
+            try:
+                assert len(plane_payloads.decode(kind, body, source)) == len(source)
+            except OtaError:
+                continue
+
+
 def whole(data: bytes) -> None:
     """A delta file as it comes."""
     try:
@@ -103,6 +124,31 @@ def _sealed(data: bytes) -> bytes:
     return body + delta_index.digest(body)
 
 
+def job(data: bytes) -> None:
+    """What the process that applies a delta is told."""
+    try:
+        found = apply_talk.parse_job(data)
+    except OtaError:
+        return
+    assert apply_talk.parse_job(apply_talk.job_line(found)) == found
+
+
+def said(data: bytes) -> None:
+    """What that process says back, when it was taken over; in one piece and byte by byte."""
+    whole, pieces = apply_talk.Said(), apply_talk.Said()
+    for heard, parts in ((whole, [data]), (pieces, [data[i : i + 1] for i in range(len(data))])):
+        try:
+            for part in parts:
+                for step in heard.hear(part):
+                    assert 0 <= step.done <= step.total
+        except OtaError:
+            return
+    if whole.error is not None:
+        assert whole.error.message.isprintable()
+    assert (whole.applied, whole.error is None) == (pieces.applied, pieces.error is None)
+
+
 ENTRIES: Final[dict[str, Callable[[bytes], None]]] = {
-    entry.__name__: entry for entry in (index, payload, controls, stream, one_window, whole, gguf)
+    entry.__name__: entry
+    for entry in (index, payload, controls, stream, one_window, planes, whole, gguf, job, said)
 }

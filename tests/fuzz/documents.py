@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from cryptography.hazmat.primitives.serialization import Encoding
 from tests.fakes.pki import World, seal
 from tests.unit.ota.manifest_rig import manifest_payload
 
-from stoker_ota.core import documents, floors, history, journal
+from stoker_ota.core import archive, chain, documents, floors, history, journal
 from stoker_ota.core import envelope as envelopes
 from stoker_ota.core import manifest as manifests
 from stoker_ota.core.floors import Floors
@@ -56,6 +57,17 @@ def trust(data: bytes) -> None:
     assert documents.parse_trust(documents.trust_payload(found)) == found
 
 
+def runtime(data: bytes) -> None:
+    """What is taken lies inside, in order, and no byte of it is free."""
+    try:
+        found = archive.entries(lambda at, size: data[at : at + size], len(data))
+    except OtaError:
+        return
+    total = archive.total_bytes((entry.name, entry.size) for entry in found)
+    assert total == len(data)
+    assert all(0 < entry.offset <= len(data) - entry.size for entry in found)
+
+
 def kept(data: bytes) -> None:
     """The journal, the floors and the history of a store that somebody wrote into."""
     for decode in (journal.decode, floors.decode):
@@ -64,6 +76,16 @@ def kept(data: bytes) -> None:
         except OtaError:
             continue
     assert history.read(data).good_bytes <= len(data)
+
+
+def certificate(data: bytes) -> None:
+    """One of a signature's chain: it has a single form, and what is asked of it is answered."""
+    try:
+        found = chain.load(data)
+        chain.verify((data,), [found])
+    except OtaError:
+        return
+    assert found.public_bytes(Encoding.DER) == data
 
 
 def samples() -> dict[str, list[bytes]]:
@@ -79,10 +101,13 @@ def samples() -> dict[str, list[bytes]]:
         "manifest": [manifest_text],
         "catalog": [catalog_text],
         "trust": [documents.trust_payload(world.trust())],
+        "runtime": [archive.header("a.so", 3) + b"abc" + archive.padding(3) + archive.END],
         "kept": [journal.encode(journaled), floors.encode(Floors({"trust": 1})), line * 2],
+        "certificate": [der for party in world.parties.values() for der in party.chain],
     }
 
 
 ENTRIES: Final[dict[str, Callable[[bytes], None]]] = {
-    entry.__name__: entry for entry in (envelope, manifest, catalog, trust, kept)
+    entry.__name__: entry
+    for entry in (envelope, manifest, catalog, trust, runtime, kept, certificate)
 }

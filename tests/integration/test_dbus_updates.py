@@ -40,6 +40,16 @@ def test_a_bundle_is_installed_as_a_job_that_can_be_read_and_cancelled(
         client.get_all(contract.UPDATE_JOB, contract.update_path("99"))
 
 
+def test_what_a_look_found_is_installed_by_its_name(client: BusClient) -> None:
+    args = GLib.Variant("(sa{sv})", ("vision", {"force": GLib.Variant("b", True)}))
+    job = str(client.call(contract.UPDATE, "Install", args))
+    facts = client.get_all(contract.UPDATE_JOB, job)
+    assert (facts["Deployment"], facts["Eta"], facts["BytesOnWire"]) == ("vision", -1, 0)
+    args = GLib.Variant("(sa{sv})", ("vision", {"colour": GLib.Variant("s", "red")}))
+    with pytest.raises(InvalidRequest, match="colour"):
+        client.call(contract.UPDATE, "Install", args)
+
+
 def test_wrong_options_and_a_refused_bundle_are_told(client: BusClient, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="force"):
         _install(client, tmp_path, force=GLib.Variant("s", "yes"))

@@ -6,6 +6,7 @@ judges the documents, fetches from the bundle, applies the delta in a child and 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -202,3 +203,56 @@ def test_probes_come_as_toml_that_a_recipe_takes(home: Path) -> None:
     probes = _ota("probe", "make", "q4.jsonl", home=home)
     assert isinstance(probes, list)
     assert probes[0]["max_nats"] == pytest.approx(2.75)
+
+
+def test_every_kind_is_made_from_the_command_line_and_the_same_bytes_again(
+    home: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "operator"
+    subprocess.run(["cp", "-r", home, work], check=True)
+    (work / "site.toml").write_text('deployment_id = "site"\nversion = 4\n')
+    (work / "libs").mkdir()
+    for name in ("libllama.so", "libggml.so"):
+        (work / "libs" / name).write_bytes(name.encode() * 99)
+    (work / "policy.toml").write_text("[quotas]\nqueued_jobs = 3\n")
+    made = []
+    for out in ("one", "two"):
+        words = ["--model", "chat=v2", "--adapter", "terse=v1", "--runtime", "libs"]
+        words += ["--policy", "policy.toml", "--now", WHEN, "-o", f"{out}.json"]
+        _ota("manifest", "make", "site.toml", *words, home=work)
+        _ota("catalog", "make", f"{out}.json", "-o", f"{out}-cat.json", "--now", WHEN, home=work)
+        tar = f"{out}.runtime.tar"
+        _ota(
+            "bundle", "make", f"{out}-cat.json", f"{out}.json", "--blobs", "v2", "v1",
+            "policy.toml", tar, "--trust", "pki/trust/1.json", "-o", f"{out}-usb", home=work,
+        )  # fmt: skip
+        _ota("bundle", "pack", f"{out}-usb", "-o", f"{out}.bundle", home=work)
+        made.append((work / f"{out}.bundle").read_bytes())
+    assert made[0] == made[1]
+    trust = str(work / "pki/trust/1.json")
+    facts = _ota("verify", "one-usb", "--trust", trust, "--now", WHEN, home=work)
+    assert facts["manifests"] == {"site": 4}
+    envelope_ = (work / "one.json").read_bytes()
+    sha256 = hashlib.sha256(envelope_).hexdigest()
+    found = manifest.of_envelope(envelope_, sha256)
+    kinds = [(item.kind, item.name, item.base_sha256) for item in found.artifacts]
+    base = sha((work / "v2").read_bytes())
+    assert kinds == [
+        ("model", "chat", ""), ("adapter", "terse", base), ("runtime", "engine", ""),
+        ("policy", "policy", ""),
+    ]  # fmt: skip
+    assert len(json.loads(envelope_)["signatures"]) == 2  # release and policy
+    _ota("manifest", "make", "site.toml", "--adapter", "terse=v1", "-o", "x.json", home=work,
+         status=64)  # fmt: skip
+    _ota("manifest", "make", "site.toml", "--runtime", "v1", "-o", "x.json", home=work, status=65)
+
+
+def test_a_revoked_certificate_s_role_is_taken_up_by_its_successor(
+    home: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "operator"
+    subprocess.run(["cp", "-r", home, work], check=True)
+    _ota("trust", "revoke", "pki/certificates/policy.pem", "--now", WHEN, home=work)
+    assert len(_ota("trust", "show", "pki/trust/2.json", home=work)["revoked"]) == 1  # type: ignore[arg-type]
+    steps = [(work / "pki/trust/2.json").read_bytes()]
+    assert gate.walk_trust(steps, read_trust(work / "pki/trust/1.json")).version == 2

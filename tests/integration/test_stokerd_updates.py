@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -29,13 +28,7 @@ IMPOSSIBLE = '[[health.probes]]\ntext = "plain words"\nmin_nats = 0.0\nmax_nats 
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
     """Bundle 1 leads to v2; 2 leads to v3, which no probe passes."""
     made = Operator.found(tmp_path_factory.mktemp("operator"))
-    chance = random.Random(1)
-    content = bytearray(chance.randbytes(SIZE))
-    for name in ("v1", "v2", "v3"):
-        (made.home / name).write_bytes(content)
-        for _ in range(500):
-            content[chance.randrange(SIZE)] ^= 0x10
-    v1, v2, v3 = (made.home / name for name in ("v1", "v2", "v3"))
+    v1, v2, v3 = rig.three_versions(made.home, SIZE)
     made.bundle(1, v1, v2)
     made.bundle(2, v1, v3, IMPOSSIBLE)
     return made
@@ -78,6 +71,7 @@ def test_a_signed_delta_is_verified_applied_tried_and_kept_while_a_client_stream
     now = rig.rest(daemon)
     assert (now["Current"], now["Previous"], now["Job"]) == (1, 0, "/")
     assert "committed" in [record["what"] for record in rig.history(daemon)]
+    assert "deltas are applied in a child" in daemon.text()  # and it says so
     with pytest.raises(errors.InvalidRequest, match="installed already"):
         rig.install(daemon, operator.home / "bundle-1")
     daemon.client.call(contract.AGENT, "SelectModel", GLib.Variant("(s)", ("chat",)))
@@ -252,13 +246,13 @@ def test_stokerctl_shows_and_does_it_all(
     bundle = str(operator.home / "bundle-1")
     assert "chat" in stokerctl("check")
     assert "new" in stokerctl("inspect", bundle)
-    assert "chat 1 is installed" in stokerctl("install", bundle)
+    assert "chat 1 is installed" in stokerctl("install")  # what the check found
     assert "installed" in stokerctl("list")
     assert "unhealthy" in stokerctl("--json", "install", str(operator.home / "bundle-2"), status=69)
     assert "committed" in stokerctl("history")
     assert "used again" in stokerctl("rollback")
     assert "cannot open the bundle" in stokerctl("install", "/nowhere", status=66)
-    assert "which folder" in stokerctl("install", status=64)
+    assert "last look" in stokerctl("install", status=64)  # nothing new since
 
 
 def test_a_set_that_wants_a_confirmation_serves_and_waits_for_it_also_after_a_restart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +27,21 @@ def config(model: Path, operator: Operator, **updates: object) -> str:
     )
 
 
+def three_versions(home: Path, size: int) -> tuple[Path, Path, Path]:
+    """v1, v2, v3: each like the one before but for 500 bytes."""
+    chance = random.Random(1)
+    content = bytearray(chance.randbytes(size))
+    made = home / "v1", home / "v2", home / "v3"
+    for path in made:
+        path.write_bytes(content)
+        for _ in range(500):
+            content[chance.randrange(size)] ^= 0x10
+    return made
+
+
 def install(daemon: Stokerd, bundle: Path, **options: GLib.Variant) -> str:
     """The job's path. Raises the typed error that refuses the bundle."""
-    folder = os.open(bundle, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(bundle, os.O_RDONLY)
     try:
         values, _ = daemon.client.call_with_fds(
             contract.UPDATE, "InstallBundle", GLib.Variant("(ha{sv})", (0, options)),

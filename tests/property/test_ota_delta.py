@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.fakes.delta_files import SMALL, FakeModel, FakeTensor, applied, made
 from tests.fuzz import delta as fuzz
 
-from stoker_ota.core import bsdiff, delta_index, gguf_layout
+from stoker_ota.core import apply_talk, bsdiff, delta_index, gguf_layout
 from stoker_ota.core.choice import CODECS, Choosing
+from stoker_ota.errors import BadDelta
 from stoker_ota.services.delta_make import Making
 from stoker_ota.values.delta import Codec, Content, Index, Op, Patch, Window
 
@@ -123,6 +124,9 @@ VALID = [
     made(bytes(range(256)) * 64, bytes(range(256)) * 20 + b"changed" * 90)[0],
     bsdiff.encode(bsdiff.search(b"abc" * 900, b"abd" * 1365 + b"x"), 4096, Codec.BZ2, zstd_level=3),
     bsdiff.encode(bsdiff.search(b"ab" * 900, b"ad" * 2048), 4096, Codec.ZSTD, zstd_level=3),
+    apply_talk.job_line(apply_talk.Job(b"i" * 32, 4096)),
+    b"".join(apply_talk.step_line(apply_talk.Step("apply", n, 9)) for n in range(9))
+    + apply_talk.error_line(BadDelta("cannot apply the delta: no")),
     FakeModel([FakeTensor("a", b"w" * 64), FakeTensor("b", b"v" * 32)], {"k": ["s", "t"]}).file(),
 ]  # fmt: skip
 MUTATED = st.tuples(

@@ -49,6 +49,7 @@ class UpdateRoom:
                 "ListDeployments": self.list_deployments,
                 "Inspect": self.inspect,
                 "InstallBundle": self.install_bundle,
+                "Install": self.install,
                 "Rollback": self.rollback,
                 "Confirm": self.confirm,
                 "Inhibit": self.inhibit,
@@ -84,6 +85,14 @@ class UpdateRoom:
         job = as_manager(
             self._authority, owner, "install the bundle",
             lambda: self._service.install(folder, options), lambda: os.close(folder),
+        )  # fmt: skip
+        return Later(job, self._accept)
+
+    def install(self, owner: Owner, args: tuple[Any, ...]) -> Later:
+        options = parse_options({**args[1], "deployment": str(args[0])})
+        job = as_manager(
+            self._authority, owner, "install an update",
+            lambda: self._service.install_listed(options),
         )  # fmt: skip
         return Later(job, self._accept)
 
@@ -180,6 +189,8 @@ class JobRoom:
             "Phase": job.phase,
             "Done": job.done,
             "Total": job.total,
+            "Eta": job.eta_s,
+            "BytesOnWire": job.wire_bytes,
             "Error": (job.error_code, bus_text(job.error_text)),
         }
 

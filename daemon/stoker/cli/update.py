@@ -18,6 +18,7 @@ from stoker_client.updates import Updates
 
 POLL_S: Final = 0.2
 NONE: Final = "/"
+MIN_ETA_S: Final = 5
 _TITLES: Final = {
     "preflight": "looking for room", "fetching": "fetching", "applying": "applying the delta",
     "verifying": "reading back", "staged": "ready to be tried", "activating": "trying the new set",
@@ -27,7 +28,7 @@ Facts = Mapping[str, Any]
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
-    if args.action in ("inspect", "install", "confirm") and not args.target:
+    if args.action in ("inspect", "confirm") and not args.target:
         what = "deployment" if args.action == "confirm" else "folder"
         raise StokerClientError("invalid-request", f"cannot {args.action}: which {what}?")
     with Stoker(args.bus) as stoker:
@@ -43,7 +44,11 @@ def _act(args: Namespace, updates: Updates, terminal: Terminal) -> int:
         case "inspect":
             _print_listed(updates.inspect(args.target), terminal)
         case "install":
-            job = updates.install(args.target, args.deployment or "", force=args.force)
+            name = args.deployment or ""
+            if args.target:
+                job = updates.install(args.target, name, force=args.force)
+            else:
+                job = updates.install_listed(name, force=args.force)
             _follow(updates, job, terminal, wait=not args.no_wait)
         case "rollback":
             _follow(updates, updates.rollback(), terminal, wait=not args.no_wait)
@@ -70,7 +75,7 @@ def _follow(updates: Updates, job: str, terminal: Terminal, *, wait: bool) -> No
             if state in ("done", "failed") or not wait:
                 break
             total = int(facts["Total"])
-            bar.update(_TITLES.get(phase, phase or "beginning"), facts["Done"] / max(total, 1))
+            bar.update(_title(phase, int(facts["Eta"])), facts["Done"] / max(total, 1))
             if state == "waiting" and phase != said:
                 said = phase
                 terminal.note(f"it waits: {facts['Error'][1] or phase}")
@@ -88,6 +93,11 @@ def _follow(updates: Updates, job: str, terminal: Terminal, *, wait: bool) -> No
         _tell(terminal, {"job": job, **plain}, "The set before is used again.")
     else:
         _tell(terminal, {"job": job, **plain}, f"{name} is installed and used.")
+
+
+def _title(phase: str, eta_s: int) -> str:
+    title = _TITLES.get(phase, phase or "beginning")
+    return title if eta_s < MIN_ETA_S else f"{title}, {eta_s // 60}:{eta_s % 60:02} left"
 
 
 def _list(updates: Updates, terminal: Terminal) -> None:

@@ -34,6 +34,8 @@ class UpdateJob:
     phase: str = ""
     done: int = 0
     total: int = 0
+    eta_s: int = -1  # of the present phase; -1 = not known
+    wire_bytes: int = 0  # that came over the network for it
     error_code: str = ""
     error_text: str = ""
 

@@ -42,6 +42,12 @@ class UpdateDoor(Protocol):
     def install(self, folder_fd: int, options: InstallOptions) -> Future[UpdateJob]:
         """Done when the bundle was judged and the work begins. Busy while another one runs."""
 
+    def install_listed(self, options: InstallOptions) -> Future[UpdateJob]:
+        """What the last look found at a source, by its name ("" = the only new one)."""
+
+    def renew_trust(self, steps: Sequence[bytes]) -> Future[int]:
+        """Walk trust documents that follow ours; the version that is trusted now."""
+
     def rollback(self) -> Future[UpdateJob]:
         """To the previous set. Busy while something else runs."""
 
@@ -71,6 +77,7 @@ class Reports:
 
     phase: Callable[[str, str, str], None]  # phase, code, reason
     progress: Callable[[int, int], None]
+    wire: Callable[[int], None]  # bytes that the present fetch took from the network
     inhibited: Callable[[], str]
     cancelled: Callable[[], bool]  # raises when the service stops
 
@@ -82,7 +89,10 @@ class Updater(Protocol):
         """After every start: ``step`` goes on where the last process stopped."""
 
     def install(self, folder: str, options: InstallOptions) -> tuple[str, int]:
-        """Judge a bundle and offer it; (deployment, version)."""
+        """Judge a bundle in a folder or at an address, and offer it; (deployment, version)."""
+
+    def renew_trust(self, steps: Sequence[bytes]) -> int:
+        """Accept each in turn; the version that is trusted now."""
 
     def rollback(self) -> None: ...
 

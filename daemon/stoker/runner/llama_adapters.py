@@ -1,9 +1,11 @@
-"""Loads LoRA adapters beside their model. One that cannot be loaded takes nothing else along."""
+"""Loads LoRA adapters beside their model, also while it answers. One that cannot be loaded
+takes nothing else along.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +23,33 @@ class Adapter:
     reason: str = ""
 
 
-def load(library: Library, model: Any, wanted: Sequence[Wanted]) -> dict[str, Adapter]:
-    """Adapters by name."""
-    return {item.name: _load(library, model, item.path) for item in wanted}
+class Shelf:
+    """See ``engine.Adapters``. What was loaded stays until the model goes: a job that began
+    under an adapter ends under it, and llama.cpp frees adapters with their model only.
+    """
+
+    def __init__(self, library: Library, model: Any) -> None:
+        self._library, self._model = library, model
+        self._wanted: dict[str, str] = {}
+        self._loaded: dict[str, Adapter] = {}  # by path
+
+    def take(self, wanted: Sequence[Wanted]) -> None:
+        for item in wanted:
+            known = self._loaded.get(item.path)
+            if known is None or known.pointer is None:
+                self._loaded[item.path] = _load(self._library, self._model, item.path)
+        self._wanted = {item.name: item.path for item in wanted}
+
+    def reasons(self) -> Mapping[str, str]:
+        return {name: self._loaded[path].reason for name, path in self._wanted.items()}
+
+    def keys(self) -> Mapping[str, str]:
+        return self._wanted
+
+    def pointer(self, key: str) -> Any:
+        """None when it is not loaded."""
+        found = self._loaded.get(key)
+        return found.pointer if found is not None else None
 
 
 def _load(library: Library, model: Any, path: str) -> Adapter:

@@ -17,7 +17,7 @@ from stoker import errors
 from stoker.events.updates import Deployment, InstallOptions, UpdateSnapshot
 from stoker.ports.system import StateFile
 from stoker.ports.updates import Record, Reports
-from stoker_ota.core import routes, targeting
+from stoker_ota.core import listing, routes, targeting
 from stoker_ota.core.manifest import Manifest
 from stoker_ota.errors import OtaError, SourceMismatch
 from stoker_ota.ports.disk import Disk
@@ -26,12 +26,13 @@ from stoker_ota.ports.updates import Health, Patcher, Sources, Surroundings
 from stoker_ota.services.engine import Engine, Ports
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Journal, Phase
+from stoker_ota.values.fetching import Wanted
 from stoker_ota.values.moves import Event, What
 
 if TYPE_CHECKING:
     from stoker_ota.services.intake import Folder, Intake, Judged, Listed
 
-ACTIVATED: Final = ("model",)
+ACTIVATED: Final = ("model", "adapter", "runtime", "policy")
 """Kinds of artifacts that this agent can put to use."""
 LEAST_CRYPTOGRAPHY: Final = 45
 _FREE: Final = (Phase.IDLE, Phase.FAILED, Phase.OFFERED, Phase.WAIT_WINDOW, Phase.WAIT_SPACE)
@@ -40,12 +41,14 @@ _BUNDLE, _EXPIRES = "bundle", "catalog_expires"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands behind the engine's ports. ``source``, ``folder``: of a bundle's path."""
+    """What stands behind the engine's ports. ``source``, ``folder``: of a bundle's path or address;
+    a folder at an address is copied, its trust documents after a version.
+    """
 
     disk: Disk
     patcher: Patcher
     source: Callable[[str], Sources]
-    folder: Callable[[str], Folder]
+    folder: Callable[[str, int], Folder]
     first_trust: Callable[[], bytes]
     around: Callable[[Store], Surroundings]
     health: Health
@@ -58,8 +61,8 @@ class _Bundle:
     def __init__(self, make: Callable[[str], Sources], path: str) -> None:
         self._make, self.path = make, path
 
-    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
-        self._make(self.path).fetch(uris, part, size, progress)
+    def fetch(self, wanted: Wanted, part: str, progress: Progress) -> None:
+        self._make(self.path).fetch(wanted, part, progress)
 
 
 class EngineUpdater:
@@ -108,7 +111,7 @@ class EngineUpdater:
     def install(self, folder: str, options: InstallOptions) -> tuple[str, int]:
         with typed():
             intake, module = self._intake()
-            judged = intake.accept(self._parts.folder(folder), self._around.now())
+            judged = intake.accept(self._folder(folder), self._around.now())
             self._note(judged, folder)
             found = module.choose(judged, options.deployment)
             self._check(found, options)
@@ -122,6 +125,11 @@ class EngineUpdater:
                     self._engine.run()
                 self._engine.offer(found.document, offer)
             return offer.deployment, offer.version
+
+    def renew_trust(self, steps: Sequence[bytes]) -> int:
+        with typed():
+            intake, _ = self._intake()
+            return intake.renew(steps, self._around.now()).version
 
     def rollback(self) -> None:
         with typed():
@@ -158,7 +166,7 @@ class EngineUpdater:
         with typed():
             intake, _ = self._intake()
             look = intake.accept if keep else intake.inspect
-            judged = look(self._parts.folder(folder), self._around.now())
+            judged = look(self._folder(folder), self._around.now())
             if keep:
                 self._note(judged, folder)
             return [self._describe(item) for item in judged.listed.values()]
@@ -170,6 +178,7 @@ class EngineUpdater:
         """What the gate does not know: this device, and what was tried on it before."""
         assert found.manifest is not None, "chosen"
         targeting.check(found.manifest, self._around.device())
+        targeting.check_bases(found.manifest, self._around.package_files)
         strange = {item.kind for item in found.manifest.artifacts} - set(ACTIVATED)
         if strange:
             raise errors.Dependency(
@@ -206,6 +215,7 @@ class EngineUpdater:
             state = "failed"
         try:
             targeting.check(manifest, self._around.device())
+            targeting.check_bases(manifest, self._around.package_files)
             wire = sum(route.wire_bytes for route in self._routes(manifest))
         except OtaError as error:
             state, reason, code, wire = "refused", error.message, error.code, 0
@@ -224,6 +234,12 @@ class EngineUpdater:
     def _intake(self) -> tuple[Intake, Any]:
         module = load_intake()
         return module.Intake(self._store, self._parts.first_trust()), module
+
+    def _folder(self, folder: str) -> Folder:
+        first = self._parts.first_trust()
+        begun = self._store.document("trust-origin") == first  # else trust begins anew
+        known = self._store.document("trust") if begun else None
+        return self._parts.folder(folder, listing.version_of(known or first))
 
     def _note(self, judged: Judged, folder: str) -> None:
         """A descriptor's name says where the folder is, as long as it is there."""

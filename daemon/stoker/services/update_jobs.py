@@ -7,9 +7,12 @@ single values. A bundle's folder stays open as long as its job.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from stoker.core.eta import UNKNOWN_S, Pace, left_s
 from stoker.events import updates as seen
 from stoker.events.updates import UpdateJob
 
@@ -17,7 +20,11 @@ MAX_JOBS: Final = 8
 
 
 class UpdateJobs:
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._begun = Pace(0, 0.0)
+        self._wired = 0  # by fetches that are over
+        self._wire = 0  # by the present one
         self.current = ""  # id of the job that is not over
         self.error = ("", "")  # code and text of the one that ended last
         self._jobs: dict[str, UpdateJob] = {}
@@ -35,6 +42,7 @@ class UpdateJobs:
         job = UpdateJob(str(self._numbers), kind, deployment, version)
         self._jobs[job.id] = job
         self.current, self._folder_fd = job.id, folder_fd
+        self._wired = self._wire = 0
         while len(self._jobs) > MAX_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return job
@@ -45,8 +53,8 @@ class UpdateJobs:
         if job is None or phase == "idle":
             return None  # what came before says how it ended
         self._jobs[job.id] = replace(
-            job, phase=phase, state=seen.RUNNING, done=0, total=0, error_code=code,
-            error_text=reason,
+            job, phase=phase, state=seen.RUNNING, done=0, total=0, eta_s=UNKNOWN_S,
+            error_code=code, error_text=reason,
         )  # fmt: skip
         if phase != "failed":
             return None
@@ -69,9 +77,22 @@ class UpdateJobs:
         return None
 
     def progress(self, done: int, total: int) -> None:
+        job, now_s = self._jobs.get(self.current), self._now_s()
+        if job is None:
+            return
+        if job.total != total or done < job.done:  # the next thing of this phase
+            self._begun = Pace(done, now_s)
+        eta_s = left_s(self._begun, done, total, now_s)
+        self._jobs[job.id] = replace(job, done=done, total=total, eta_s=eta_s)
+
+    def wire(self, count: int) -> None:
+        """Bytes that the present fetch has taken from the network so far."""
+        if count < self._wire:  # another fetch
+            self._wired, self._wire = self._wired + self._wire, 0
+        self._wire = count
         job = self._jobs.get(self.current)
         if job is not None:
-            self._jobs[job.id] = replace(job, done=done, total=total)
+            self._jobs[job.id] = replace(job, wire_bytes=self._wired + count)
 
     def end(self, state: str, code: str = "", text: str = "") -> UpdateJob | None:
         """The job under way is over."""
@@ -81,7 +102,9 @@ class UpdateJobs:
         self.close()
         if job is None:
             return None
-        job = self._jobs[job.id] = replace(job, state=state, error_code=code, error_text=text)
+        job = self._jobs[job.id] = replace(
+            job, state=state, eta_s=UNKNOWN_S, error_code=code, error_text=text
+        )
         return job
 
     def close(self) -> None:

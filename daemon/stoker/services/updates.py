@@ -20,8 +20,10 @@ from stoker import errors
 from stoker.events import updates as seen
 from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateSnapshot
 from stoker.ports.updates import Record, Reports, UpdateListener, Updater
+from stoker.services.futures import failed
 from stoker.services.side_thread import SideThread
 from stoker.services.update_jobs import UpdateJobs
+from stoker.services.update_polling import Polling, pick
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
@@ -44,9 +46,11 @@ class UpdateService:
         resume: bool,
         sources: Sequence[str] = (),
         retry_s: Seconds,
+        polling: Polling | None = None,
         refusal: errors.StokerError | None = None,
     ) -> None:
         """``refusal``: why there are no updates here."""
+        self._polling = polling or Polling(Seconds(0.0), automatic=False)
         self._build, self._resume, self._refusal = build, resume, refusal
         self._sources, self._retry_s = tuple(sources), retry_s
         self._work: queue.Queue[Callable[[], None]] = queue.Queue()
@@ -96,7 +100,7 @@ class UpdateService:
 
         if self._refusal is not None:
             os.close(folder_fd)
-            return _failed(self._refusal)
+            return failed(self._refusal)
         return self._aside.call(look)
 
     def install(self, folder_fd: int, options: InstallOptions) -> Future[UpdateJob]:
@@ -113,8 +117,23 @@ class UpdateService:
         busy = self._refusal or self._busy()
         if busy is not None:
             os.close(folder_fd)
-            return _failed(busy)
+            return failed(busy)
         return self._call(begin)
+
+    def install_listed(self, options: InstallOptions) -> Future[UpdateJob]:
+        busy = self._busy()
+        return failed(busy) if busy is not None else self._call(lambda: self._begin(options))
+
+    def _begin(self, options: InstallOptions) -> UpdateJob:
+        self._need_quiet()
+        item = pick(self._listed, options.deployment)
+        options = replace(options, deployment=item.name)
+        name, version = self._engine().install(item.source, options)
+        self._cancel.clear()
+        return self._jobs.begin("install", name, version)
+
+    def renew_trust(self, steps: Sequence[bytes]) -> Future[int]:
+        return self._call(lambda: self._engine().renew_trust(steps))
 
     def rollback(self) -> Future[UpdateJob]:
         def begin() -> UpdateJob:
@@ -124,7 +143,7 @@ class UpdateService:
             return self._jobs.begin("rollback", "", 0)
 
         busy = self._busy()
-        return _failed(busy) if busy is not None else self._call(begin)
+        return failed(busy) if busy is not None else self._call(begin)
 
     def confirm(self, deployment: str) -> Future[None]:
         return self._call(lambda: self._engine().confirm(deployment))
@@ -141,7 +160,7 @@ class UpdateService:
         def read() -> Sequence[Record]:
             return tuple(reversed(self._engine().history()))[offset : offset + limit]
 
-        return _failed(self._refusal) if self._refusal else self._aside.call(read)
+        return failed(self._refusal) if self._refusal else self._aside.call(read)
 
     def inhibit(self, who: str, why: str) -> int:
         if len(self._inhibitors) >= MAX_INHIBITORS:
@@ -188,10 +207,15 @@ class UpdateService:
             if moved:
                 return
         waiting = self._ill or (engine is not None and engine.waiting)
+        waits = (self._retry_s if waiting else None, self._polling.due_s())
         try:
-            self._work.get(timeout=self._retry_s if waiting else None)()
+            self._work.get(timeout=min((w for w in waits if w is not None), default=None))()
         except queue.Empty:
-            self._look_again()
+            if waiting:
+                self._look_again()
+            if self._refusal is None:
+                begin = self._begin
+                self._polling.turn(self._check, lambda name: begin(InstallOptions(name)))
 
     def _move(self, engine: Updater) -> bool:
         if self._cancel.is_set() and engine.cancel():
@@ -231,8 +255,9 @@ class UpdateService:
         with self._building:
             if self._updater is None:
                 reports = Reports(
-                    self._phase, self._jobs.progress, self._inhibited, self._cancelled
-                )
+                    self._phase, self._jobs.progress, self._jobs.wire, self._inhibited,
+                    self._cancelled,
+                )  # fmt: skip
                 made = self._build(reports)
                 made.begin()
                 self._updater = made
@@ -317,12 +342,6 @@ class UpdateService:
                 future.set_exception(error)
 
         if self._refusal is not None:
-            return _failed(self._refusal)
+            return failed(self._refusal)
         self._work.put(run)
         return future
-
-
-def _failed(error: errors.StokerError) -> Future[_T]:
-    future: Future[_T] = Future()
-    future.set_exception(error)
-    return future

@@ -13,8 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from stoker_ota.cli import authoring_words, exit_status
+from stoker_ota import __version__
+from stoker_ota.cli import (
+    authoring_words,
+    campaign_words,
+    exit_status,
+    fleet_words,
+    publish_words,
+)
 from stoker_ota.cli.command import Command
+from stoker_ota.core import word_order
 from stoker_ota.units import KIB, MIB
 
 HELP_WIDTH: Final = 88
@@ -34,6 +42,14 @@ class Parser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         self.exit(exit_status.USAGE, f"{self.prog}: {message}\n")
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = sys.argv[1:] if args is None else args
+        if self._subparsers is None:  # a command's: else its options would come before it
+            words = word_order.gathered(self, words)
+        return super().parse_known_args(words, namespace)
+
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=HELP_WIDTH)
@@ -42,6 +58,10 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 def build() -> Parser:
     """The whole command line."""
     parser = Parser(prog="stoker-ota", description=DESCRIPTION, epilog=_epilog())
+    parser.add_argument(
+        "--version", action="version", version=f"stoker-ota {__version__}",
+        help="show the version and exit",
+    )  # fmt: skip
     top = _verbs(parser, "commands", "COMMAND", "command")
     groups: dict[str, Any] = {}
     for command in COMMANDS:
@@ -95,6 +115,11 @@ def _fill_make(parser: argparse.ArgumentParser) -> None:
         help="processes (default: one a core)")  # fmt: skip
     add("--max-ratio", metavar="R", type=_ratio, default=0.6,
         help="refuse a delta larger than R of the whole file (default 0.6)")  # fmt: skip
+    add(
+        "--bspatch",
+        action="store_true",
+        help="only windows that bspatch applies: larger; see stoker-ota delta inspect --export",
+    )
     add("--plain", action="store_true", help="do not look for tensors in GGUF files")
     add("--no-proof", action="store_true", help="do not apply the delta to prove it")
     _add_limit(
@@ -166,6 +191,8 @@ def _ratio(word: str) -> float:
 GROUPS: Final = {
     "delta": "small files that turn an old artifact into a new one",
     **authoring_words.GROUPS,
+    **fleet_words.GROUPS,
+    **campaign_words.GROUPS,
 }
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -215,6 +242,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
         _fill_verify,
     ),
     *authoring_words.COMMANDS,
+    *publish_words.COMMANDS,
+    *fleet_words.COMMANDS,
+    *campaign_words.COMMANDS,
     Command(
         ("completion",),
         "print the completion script for bash",

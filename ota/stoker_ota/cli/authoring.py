@@ -13,14 +13,14 @@ from typing import Final
 
 from cryptography import x509
 
-from stoker_ota.cli import keyring
+from stoker_ota.cli import given_parts, keyring
 from stoker_ota.cli.console import Console
 from stoker_ota.cli.keyring import Keyring, moment, new_key
 from stoker_ota.core import chain, clock, documents, envelope, manifest, probes, recipe
 from stoker_ota.core.documents import Catalog, Trust
 from stoker_ota.core.recipe import Measured, MeasuredDelta, Recipe
 from stoker_ota.core.rules import Entry, names_kept
-from stoker_ota.drivers import folders
+from stoker_ota.drivers import cutting, folders
 from stoker_ota.drivers.files import SourceFile
 from stoker_ota.errors import BadDocument, InvalidRequest
 from stoker_ota.services import authority, delta_apply
@@ -30,13 +30,15 @@ MAX_FIGURES_BYTES: Final = 1 << 20
 
 def run(args: Namespace, console: Console) -> None:
     """One command. OtaError."""
-    from stoker_ota.cli import bundling
+    from stoker_ota.cli import bundling, packing
 
     words = " ".join(part for part in (args.command, getattr(args, "verb", "")) if part)
     commands: dict[str, Callable[[Namespace, Console], None]] = {
         "init-pki": init_pki, "trust show": trust_show, "trust renew": trust_renew,
         "trust rotate": trust_rotate, "trust revoke": trust_revoke, "sign": add_signature,
         "manifest make": manifest_make, "catalog make": catalog_make, "probe make": probe_make,
+        "runtime pack": packing.pack, "runtime list": packing.listing,
+        "bundle pack": packing.pack_bundle,
         "bundle make": bundling.make, "verify": bundling.verify,
     }  # fmt: skip
     commands[words](args, console)
@@ -133,13 +135,13 @@ def manifest_make(args: Namespace, console: Console) -> None:
     deltas = {path for item in wanted.artifacts for path in item.deltas}
     payload = recipe.payload(
         wanted,
-        {path: Measured(*folders.measure(here / path)) for path in files},
-        {path: measure_delta(here / path) for path in deltas},
+        {path: measure(here / path, wanted.chunk_size) for path in files},
+        {path: measure_delta(here / path, wanted.chunk_size) for path in deltas},
     )
-    signer = Keyring(args).holder("release")
-    data = authority.sign(manifest.MANIFEST_TYPE, payload, (signer,))
+    made, ring = manifest.parse_manifest(payload), Keyring(args)
+    signers = tuple(ring.holder(role) for role in made.roles)
+    data = authority.sign(manifest.MANIFEST_TYPE, payload, signers)
     folders.write_new(args.output, data)
-    made = manifest.parse_manifest(payload)
     facts = {"deployment": made.deployment_id, "version": made.version, "bytes": len(data)}
     _said(console, facts, f"{args.output}: {made.deployment_id} version {made.version}")
 
@@ -190,6 +192,9 @@ def read_recipe(path: Path, args: Namespace) -> Recipe:
     now = moment(args)
     value.setdefault("issued_at", clock.write(now))
     value.setdefault("expires", clock.write(now + timedelta(days=args.days)))
+    given = given_parts.parts(args, value)
+    if given:
+        value["artifacts"] = [*value.get("artifacts", []), *given]
     return recipe.parse(value)
 
 
@@ -202,13 +207,17 @@ def read_catalog(path: Path) -> Catalog:
     return documents.parse_catalog(envelope.parse(data, max_bytes=len(data)).payload)
 
 
-def measure_delta(path: Path) -> MeasuredDelta:
+def measure(path: Path, chunk_size: int) -> Measured:
+    return Measured(*folders.measure(path), cutting.chunks_of(path, chunk_size))
+
+
+def measure_delta(path: Path, chunk_size: int) -> MeasuredDelta:
     size, digest = folders.measure(path)
     with SourceFile(path) as file:
         found = delta_apply.open_delta(file)
     return MeasuredDelta(
         size, digest, found.index_sha256.hex(), found.index.source.sha256.hex(),
-        found.index.target.sha256.hex(),
+        found.index.target.sha256.hex(), cutting.chunks_of(path, chunk_size),
     )  # fmt: skip
 
 

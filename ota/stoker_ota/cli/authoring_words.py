@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
+from stoker_ota.cli import given_parts
 from stoker_ota.cli.command import Command
 from stoker_ota.core.documents import ROLES
 
@@ -66,6 +67,7 @@ def _fill_manifest(parser: argparse.ArgumentParser) -> None:
     add = _pki(parser)
     add("recipe", metavar="RECIPE", type=Path, help="TOML: see stoker-ota(1)")
     add("-o", "--output", metavar="FILE", type=Path, required=True, help="the manifest to write")
+    given_parts.fill(parser)
     _moment(parser, 90)
 
 
@@ -87,11 +89,27 @@ def _fill_bundle(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="DIR", type=Path, required=True, help="the folder to make")
 
 
+def _fill_pack_bundle(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("bundle", metavar="BUNDLE", type=Path, help="the folder")
+    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the file to write")
+
+
 def _fill_verify(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("bundle", metavar="BUNDLE", type=Path, help="the folder")
     add("--trust", metavar="FILE", type=Path, required=True, help="the trust document devices have")
     add("--now", metavar="TIME", help="judge as of this time")
+
+
+def _fill_pack(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="DIR", type=Path, help="libllama.so, libggml*.so and nothing else")
+    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the archive to write")
+
+
+def _fill_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", metavar="FILE", type=Path, help="the archive")
 
 
 def _fill_probe(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +125,7 @@ _SIGNING = "Keys are never written in the clear and never overwritten."
 GROUPS: Final = {
     "trust": "who may sign what; the root of everything",
     "manifest": "one deployment set",
+    "runtime": "llama.cpp's libraries as one artifact",
     "catalog": "the list of live manifests",
     "bundle": "everything for a USB stick, a web server or a broker",
     "probe": "what a healthy model says",
@@ -161,11 +180,33 @@ COMMANDS: Final[tuple[Command, ...]] = (
         _fill_sign,
     ),
     Command(
+        ("runtime", "pack"),
+        "one archive of a folder of libraries",
+        "An uncompressed tar in a strict form, for artifacts of the kind runtime: libllama.so and\n"
+        "ggml with every CPU variant. The same files give the same bytes, so that deltas of it\n"
+        "stay small.",
+        ("stoker-ota runtime pack build/lib -o engine-1.tar",),
+        _fill_pack,
+    ),
+    Command(
+        ("runtime", "list"),
+        "what a device would unpack",
+        "The files of an archive, as a device reads it.",
+        ("stoker-ota runtime list engine-1.tar",),
+        _fill_list,
+    ),
+    Command(
         ("manifest", "make"),
         "make and sign a manifest from a recipe",
         "Measure the files that the recipe names, check that its deltas lead to them, write and\n"
-        "sign the manifest. What a device would refuse is refused here.",
-        ("stoker-ota manifest make chat.toml -o chat.json",),
+        "sign the manifest. What a device would refuse is refused here. Artifacts without deltas\n"
+        "may also be named by options. A policy takes the signature of the role policy, all other\n"
+        "kinds that of release.",
+        (
+            "stoker-ota manifest make chat.toml -o chat.json",
+            "stoker-ota manifest make site.toml --runtime build/lib -o site.json",
+            "stoker-ota manifest make site.toml --adapter terse=t.gguf --base v2.gguf -o site.json",
+        ),
         _fill_manifest,
     ),
     Command(
@@ -187,6 +228,14 @@ COMMANDS: Final[tuple[Command, ...]] = (
         _fill_bundle,
     ),
     Command(
+        ("bundle", "pack"),
+        "a whole bundle in one file",
+        "One file to mail or to download, which stokerctl installs as it does a folder. The same\n"
+        "bundle gives the same bytes. A file of more than 8 GiB does not fit in.",
+        ("stoker-ota bundle pack usb -o chat-2.bundle",),
+        _fill_pack_bundle,
+    ),
+    Command(
         ("verify",),
         "judge a bundle as a device would",
         "Check every signature, version and hash of a bundle in the order devices use.",
@@ -197,7 +246,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         ("probe", "make"),
         "health probes from measured figures",
         "Bounds for a manifest's health probes from figures of variants that are known to be\n"
-        "good, as TOML for a recipe. Figures come from 'stokerctl score' on a device.",
+        "good, as TOML for a recipe. Figures come from 'stokerd --model FILE --score TEXTS'.",
         ("stoker-ota probe make q4.jsonl q8.jsonl >> chat.toml",),
         _fill_probe,
     ),

@@ -8,12 +8,15 @@ from pathlib import Path
 from stoker_ota.cli.authoring import read_catalog, read_manifest
 from stoker_ota.cli.console import Bar, Console, size
 from stoker_ota.cli.keyring import moment, read_trust
-from stoker_ota.core import bundle, documents, gate
+from stoker_ota.core import bundle, chunks, documents, gate
 from stoker_ota.core.clock import Now
 from stoker_ota.core.floors import Floors
 from stoker_ota.core.manifest import MAX_MANIFEST_BYTES, Manifest
-from stoker_ota.drivers import folders
+from stoker_ota.drivers import cutting, folders
 from stoker_ota.errors import ChunkHash, InvalidRequest, MixAndMatch
+from stoker_ota.values.chunks import DIGEST_BYTES, MAX_CHUNKS, Chunks
+
+MAX_PAGES_BYTES = MAX_CHUNKS * DIGEST_BYTES
 
 
 def make(args: Namespace, console: Console) -> None:
@@ -25,7 +28,7 @@ def make(args: Namespace, console: Console) -> None:
             raise MixAndMatch(f"cannot bundle {path}: the catalog does not list it")
         made[found.deployment_id] = found
         _copy(path, args.output / bundle.manifest_path(found.deployment_id))
-    wanted = bundle.blobs(made.values())
+    wanted, pieces = bundle.blobs(made.values()), bundle.chunked(made.values())
     with console.bar() as bar:
         for number, path in enumerate(args.blobs):
             bar("blobs", number, len(args.blobs))
@@ -33,6 +36,8 @@ def make(args: Namespace, console: Console) -> None:
             if digest not in wanted:
                 raise InvalidRequest(f"cannot bundle {path}: no manifest names it")
             folders.link_or_copy(path, args.output / bundle.blob_path(digest))
+            if digest in pieces:
+                _cut(path, args.output / bundle.chunks_path(digest), pieces[digest])
     for path in args.trust:
         _copy(path, args.output / bundle.trust_path(read_trust(path).version))
     _copy(args.catalog, args.output / bundle.CATALOG)
@@ -92,7 +97,7 @@ def _newer_trust(root: Path, known: documents.Trust) -> list[bytes]:
 
 def _check_blobs(root: Path, manifests: list[Manifest], bar: Bar) -> dict[str, int]:
     """Those that are there: their hashes and sizes. ChunkHash for the first that is wrong."""
-    wanted = bundle.blobs(manifests)
+    wanted, pieces = bundle.blobs(manifests), bundle.chunked(manifests)
     checked: dict[str, int] = {}
     for number, (digest, length) in enumerate(wanted.items()):
         bar("blobs", number, len(wanted))
@@ -103,7 +108,18 @@ def _check_blobs(root: Path, manifests: list[Manifest], bar: Bar) -> dict[str, i
         if measured != (length, digest):
             raise ChunkHash(f"cannot accept {path}: it has other bytes than its name says")
         checked[digest] = length
+        pages = root / bundle.chunks_path(digest)
+        if digest in pieces and pages.exists():
+            chunks.of_pages(folders.read(pages, MAX_PAGES_BYTES), pieces[digest], length)
     return checked
+
+
+def _cut(path: Path, target: Path, wanted: Chunks) -> None:
+    """The digests of its chunks beside a blob, for web servers and for publishing."""
+    index = cutting.index_of(path, wanted.size)
+    if chunks.of_index(index) != wanted:
+        raise ChunkHash(f"cannot bundle {path}: its chunks are not those of the manifest")
+    folders.replace(target, b"".join(chunks.pages(index)))
 
 
 def _copy(path: Path, target: Path) -> None:

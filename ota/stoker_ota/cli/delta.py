@@ -47,7 +47,7 @@ def run(args: Namespace, console: Console) -> None:
 def _make(args: Namespace, console: Console) -> None:
     how = Making(
         window_bytes=args.window,
-        choosing=Choosing(CODECS[args.codec], args.level),
+        choosing=Choosing(CODECS[args.codec], args.level, by_blocks=not args.bspatch),
         plain=args.plain,
         max_ratio=args.max_ratio,
     )

@@ -66,6 +66,19 @@ def _command(args: Namespace, console: Console) -> None:
             from stoker_ota.cli import delta
 
             delta.run(args, console)
+        case "publish" | "unpublish":  # they import paho-mqtt
+            from stoker_ota.cli import publishing
+
+            run = publishing.publish if args.command == "publish" else publishing.unpublish
+            run(args, console)
+        case "command" | "desired" | "device":
+            from stoker_ota.cli import fleet
+
+            fleet.run(args, console)
+        case "campaign":
+            from stoker_ota.cli import campaign
+
+            campaign.run(args, console)
         case _:  # they import cryptography, which the others do without
             from stoker_ota.cli import authoring
 

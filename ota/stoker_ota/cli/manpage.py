@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Final
 
-from stoker_ota.cli import arguments, completion, exit_status
+from stoker_ota import __version__
+from stoker_ota.cli import arguments, completion, exit_status, recipe_words
 
 _HEAD: Final = """\
 .\\" Made by python -m stoker_ota.cli.manpage from the command line's own description.
@@ -30,6 +30,11 @@ A file that is written appears under its name only when it is whole; until then 
 .IR NAME .part ,
 and one process at a time may make it. Progress is shown on standard error if that is a terminal."""
 
+_RECIPE: Final = """\
+What goes into one manifest, in TOML. Sizes and hashes are measured, not written. Everything but
+.BR deployment_id ", " version " and " artifacts
+may be left out."""
+
 _TAIL: Final = """\
 .SH NOTES
 .B \\-\\-json
@@ -46,13 +51,15 @@ with
 def page() -> str:
     """The page as roff."""
     found = completion.commands_of(arguments.build())
-    lines = [_HEAD.replace("@VERSION@", metadata.version("stoker")), ".SH COMMANDS"]
+    lines = [_HEAD.replace("@VERSION@", __version__), ".SH OPTIONS", *_options(found[""])]
+    lines.append(".SH COMMANDS")
     for command in arguments.COMMANDS:
         words = " ".join(command.words)
         lines += [".SS " + _escape(words), _escape(command.text)]
         lines += _options(found[words])
         lines += [".PP", "Examples:", ".PP", ".RS", ".nf"]
         lines += [*map(_escape, command.examples), ".fi", ".RE"]
+    lines += [".SH RECIPE", _RECIPE, ".PP", ".nf", _escape(recipe_words.EXAMPLE.rstrip()), ".fi"]
     lines.append(".SH EXIT STATUS")
     for status, meaning in exit_status.meanings():
         lines += [".TP", f".B {status}", _escape(meaning)]

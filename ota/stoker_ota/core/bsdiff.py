@@ -32,7 +32,7 @@ _TRIPLE: Final = struct.Struct("<QQQ")
 CONTROL_BYTES: Final = _TRIPLE.size
 _ADDED_BYTES: Final = 1 << 16  # at once without C: stays in the cache
 _SIGN: Final = 1 << 63
-_NEGATED: Final = bytes(-byte & 0xFF for byte in range(256))
+NEGATED: Final = bytes(-byte & 0xFF for byte in range(256))
 
 
 def search(source: bytes, target: bytes) -> Patch:
@@ -48,8 +48,16 @@ def subtract(new: bytes, old: bytes) -> bytes:
     if not new:
         return b""
     everything = pack([(len(new), 0, 0)])
-    difference: bytes = _c().patch(old.translate(_NEGATED), len(new), everything, new, b"")
+    difference: bytes = _c().patch(old.translate(NEGATED), len(new), everything, new, b"")
     return difference
+
+
+def add(one: bytes, other: bytes) -> bytes:
+    """Byte by byte modulo 256, with bsdiff4 or without it. The two are equally long."""
+    if not one or core is None:
+        return _add(one, other)
+    made: bytes = core.patch(one, len(one), pack([(len(one), 0, 0)]), other, b"")
+    return made
 
 
 def pack(controls: Iterable[Control]) -> bytes:

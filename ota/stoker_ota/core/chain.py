@@ -24,6 +24,7 @@ from stoker_ota.errors import BadChain, Revoked
 
 CODE_SIGNING: Final = "1.3.6.1.5.5.7.3.3"
 MAX_INTERMEDIATES: Final = 1
+_ECDSA_WITH_SHA256: Final = bytes.fromhex("300a06082a8648ce3d040302")  # RFC 5758, as DER
 _Kind = TypeVar("_Kind", bound=x509.ExtensionType)
 
 
@@ -46,13 +47,38 @@ def load(der: bytes) -> x509.Certificate:
         certificate = x509.load_der_x509_certificate(der)
         key = certificate.public_key()
         digest = certificate.signature_hash_algorithm
+        # Read now what is only read when it is asked for: it may be nonsense, too.
+        _ = (
+            certificate.subject,
+            certificate.issuer,
+            certificate.extensions,
+            _interval([certificate]),
+        )
     except Exception as error:  # the parser has many ways to say no, some of them undocumented
         raise BadChain(f"cannot read certificate: {error}") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BadChain("cannot use certificate: its key is not on P-256")
     if not isinstance(digest, hashes.SHA256):
         raise BadChain("cannot use certificate: it is not signed with SHA-256")
+    if der != _as_signed(certificate):
+        raise BadChain("cannot use certificate: it has a second form of the bytes that were signed")
     return certificate
+
+
+def _as_signed(certificate: x509.Certificate) -> bytes:
+    """The one DER form (X.690 8.6 and 11.2). The parser also takes a signature whose last
+    bits it is told to leave out, which no signature covers.
+    """
+    body = certificate.tbs_certificate_bytes + _ECDSA_WITH_SHA256
+    return _der(0x30, body + _der(0x03, b"\x00" + certificate.signature))
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    length = len(content)
+    if length < 0x80:
+        return bytes((tag, length)) + content
+    size = length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(size))) + size + content
 
 
 def spki_hash(certificate: x509.Certificate) -> str:
@@ -105,7 +131,7 @@ def _path(
     )
     try:
         path = list(verifier.verify(leaf, list(rest)).chain)
-    except verification.VerificationError as error:
+    except (verification.VerificationError, ValueError) as error:
         raise BadChain(str(error)) from error
     if len(path) != len(rest) + 2:
         raise BadChain("a certificate is not part of its path")

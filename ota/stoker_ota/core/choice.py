@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stoker_ota.core import bsdiff, streams
+from stoker_ota.core import bsdiff, planes, streams
 from stoker_ota.core.delta_index import NO_HASH
 from stoker_ota.core.plan import WindowPlan
 from stoker_ota.errors import InvalidRequest
@@ -28,6 +28,7 @@ class Choosing:
 
     codecs: tuple[Codec, ...] = CODECS["smallest"]
     zstd_level: int = streams.DEFAULT_ZSTD_LEVEL
+    by_blocks: bool = True  # quantised blocks as planes; else as bsdiff has them
 
     def __post_init__(self) -> None:
         if not 1 <= self.zstd_level <= streams.MAX_ZSTD_LEVEL:
@@ -56,7 +57,7 @@ class Made:
         old = self.window
         return Window(
             old.op, old.codec, old.src_off, old.src_len, old.dst_off, old.dst_len,
-            payload_off, old.payload_len, old.payload_sha256, old.dst_sha256,
+            payload_off, old.payload_len, old.payload_sha256, old.dst_sha256, old.blocks,
         )  # fmt: skip
 
 
@@ -66,6 +67,12 @@ def make(plan: WindowPlan, target: bytes, paired: Stretch, near: Stretch, how: C
     if copied:
         return copied
     best: Made | None = None
+    if plan.kind:
+        payload = planes.encode(
+            plan.kind, paired.data, target, how.codecs,
+            zstd_level=how.zstd_level,
+        )  # fmt: skip
+        best = _smaller(best, _made(Op.PLANES, Codec.NONE, plan, target, payload, paired))
     for patch, stretch in _patches(plan, target, paired, near):
         if len(patch.controls) > MAX_CONTROLS * bsdiff.CONTROL_BYTES:
             continue  # the reader would refuse it
@@ -93,7 +100,7 @@ def _copy(plan: WindowPlan, target: bytes, stretch: Stretch) -> Made | None:
 def _patches(
     plan: WindowPlan, target: bytes, paired: Stretch, near: Stretch
 ) -> Iterator[tuple[Patch, Stretch]]:
-    if plan.pieces:
+    if plan.pieces and not plan.kind:
         yield _aligned(plan, target, paired), paired
     if near.data:
         yield bsdiff.search(near.data, target), near
@@ -123,7 +130,7 @@ def _made(
     window = Window(
         op, codec, stretch.offset, len(stretch.data), plan.dst_off, plan.dst_len, 0,
         len(payload), hashlib.sha256(payload).digest() if op != Op.COPY else NO_HASH,
-        hashlib.sha256(target).digest(),
+        hashlib.sha256(target).digest(), plan.kind if op == Op.PLANES else 0,
     )  # fmt: skip
     return Made(window, payload)
 

@@ -3,7 +3,7 @@
     header   8s magic "STKDELTA" · u16 version 1 · u16 header size · u32 window size ·
              u32 entries · u32 zero · u64 source size · u64 target size ·
              32s source SHA-256 · 32s target SHA-256 · u64 payload bytes        (112 bytes)
-    entry    u8 op · u8 codec · u16 zero · u32 src_len · u32 dst_len · u32 payload_len ·
+    entry    u8 op · u8 codec · u16 blocks · u32 src_len · u32 dst_len · u32 payload_len ·
              u64 src_off · u64 payload_off · 32s payload SHA-256 · 32s window SHA-256   (96)
     hash     SHA-256 of all that
 
@@ -17,6 +17,7 @@ import hashlib
 import struct
 from typing import Final, NoReturn
 
+from stoker_ota.core.blocks import LAYOUTS
 from stoker_ota.errors import BadDelta
 from stoker_ota.values.delta import (
     MAX_FILE_BYTES,
@@ -43,6 +44,7 @@ _ALLOWED: Final = {
     Op.COPY: (Codec.NONE,),
     Op.BSDIFF: (Codec.BZ2, Codec.ZSTD),
     Op.DATA: (Codec.NONE, Codec.BZ2, Codec.ZSTD),
+    Op.PLANES: (Codec.NONE,),  # each plane has its own
 }
 
 
@@ -62,8 +64,9 @@ def encode(index: Index) -> bytes:
     for window in index.windows:
         parts.append(
             _ENTRY.pack(
-                window.op, window.codec, 0, window.src_len, window.dst_len, window.payload_len,
-                window.src_off, window.payload_off, window.payload_sha256, window.dst_sha256,
+                window.op, window.codec, window.blocks, window.src_len, window.dst_len,
+                window.payload_len, window.src_off, window.payload_off, window.payload_sha256,
+                window.dst_sha256,
             )
         )  # fmt: skip
     body = b"".join(parts)
@@ -128,17 +131,20 @@ _Fields = tuple[bytes, int, int, int, int, int, int, int, bytes, bytes, int]
 
 
 def _window(number: int, raw: tuple[int, ...], dst_off: int) -> Window:
-    op, codec, zero, src_len, dst_len, payload_len, src_off, payload_off = raw[:8]
+    op, codec, kind_of_blocks, src_len, dst_len, payload_len, src_off, payload_off = raw[:8]
     hashes: tuple[bytes, bytes] = raw[8:]  # type: ignore[assignment]  # struct's two 32s
-    if zero != 0:
-        _refuse(f"window {number} has bytes that mean nothing")
     try:
         kind, how = Op(op), Codec(codec)
     except ValueError:
         _refuse(f"window {number} has an unknown op {op} or codec {codec}")
     if how not in _ALLOWED[kind]:
         _refuse(f"window {number} is {kind.name} with codec {how.name}")
-    return Window(kind, how, src_off, src_len, dst_off, dst_len, payload_off, payload_len, *hashes)
+    if (kind_of_blocks in LAYOUTS) != (kind == Op.PLANES) or (kind != Op.PLANES and kind_of_blocks):
+        _refuse(f"window {number} is {kind.name} with blocks of type {kind_of_blocks}")
+    return Window(
+        kind, how, src_off, src_len, dst_off, dst_len, payload_off, payload_len, *hashes,
+        blocks=kind_of_blocks,
+    )  # fmt: skip
 
 
 def _judge(number: int, window: Window, most: int, source: Content, payload_off: int) -> None:
@@ -153,12 +159,19 @@ def _judge(number: int, window: Window, most: int, source: Content, payload_off:
         _refuse(f"{name} has its payload at {window.payload_off}, not at {payload_off}")
     if window.payload_len > window.dst_len:
         _refuse(f"{name} has a payload larger than what it makes")
+    _judge_op(name, window)
+
+
+def _judge_op(name: str, window: Window) -> None:
     match window.op:
         case Op.COPY:
             if window.src_len != window.dst_len:
                 _refuse(f"{name} copies {window.src_len} bytes into {window.dst_len}")
             if window.payload_len or window.payload_sha256 != NO_HASH:
                 _refuse(f"{name} copies and has a payload")
+        case Op.PLANES:
+            if window.src_len != window.dst_len:
+                _refuse(f"{name} makes {window.dst_len} bytes of planes over {window.src_len}")
         case Op.DATA:
             if window.src_len or window.src_off:
                 _refuse(f"{name} is data and names a source")

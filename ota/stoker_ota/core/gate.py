@@ -17,6 +17,7 @@ from stoker_ota.core.floors import Floors
 from stoker_ota.core.manifest import Manifest
 from stoker_ota.errors import BadChain, BadDocument, BadSignature, MixAndMatch, OtaError
 
+_MANIFEST = manifest.MAX_MANIFEST_BYTES
 ENVELOPE_SHARE = 2
 """An envelope may be so many times its payload's limit: base64 and certificates."""
 
@@ -110,23 +111,45 @@ def accept_manifest(
     name: str, data: bytes, trust: Trust, catalog: Catalog, floors: Floors, now: Now
 ) -> Manifest:
     """Raises MixAndMatch, Rollback, Expired, Freeze and what ``open_signed`` raises."""
-    limit = manifest.MAX_MANIFEST_BYTES
-    signed = open_signed(data, manifest.MANIFEST_TYPE, "release", trust, max_bytes=limit)
-    found = manifest.parse_manifest(signed.payload)
+    signed = _open_manifest(data, trust)
+    found = manifest.parse_manifest(next(iter(signed.values())).payload)
+    for role in found.roles:
+        if role not in signed:  # says why
+            open_signed(data, manifest.MANIFEST_TYPE, role, trust, max_bytes=_MANIFEST)
     if found.deployment_id != name:
         raise MixAndMatch(f"cannot accept manifest {name}: it is {found.deployment_id}'s")
     rules.listed(name, catalog.manifests, data, found.version)
     rules.not_older(found.version, floors.document(f"manifest:{name}"), f"manifest {name}")
     for item in found.artifacts:
         floors.check_counter(item.name, item.release_counter)
-    _check_signers(
-        signed,
-        trust.roles["release"],
-        lambda s: rules.signed_while_valid(found.issued_at, s.valid_from, s.valid_until, s.subject),
-    )
+    for role in found.roles:
+        _check_signers(
+            signed[role],
+            trust.roles[role],
+            lambda s: rules.signed_while_valid(
+                found.issued_at, s.valid_from, s.valid_until, s.subject
+            ),
+        )
     rules.not_from_the_future(found.issued_at, now, f"manifest {name}")
     rules.fresh(found.expires, now, f"manifest {name}")
     return found
+
+
+def _open_manifest(data: bytes, trust: Trust) -> dict[str, Signed]:
+    """By each of the roles that may sign one whose threshold is met; at least one is. Which
+    ones it needs is known when it is parsed, and it is parsed when somebody trusted signed it.
+    """
+    met: dict[str, Signed] = {}
+    reason: OtaError | None = None
+    for role in manifest.SIGNERS:
+        try:
+            met[role] = open_signed(data, manifest.MANIFEST_TYPE, role, trust, max_bytes=_MANIFEST)
+        except (BadSignature, BadChain) as error:
+            reason = reason or error  # of the first, who signs most of them
+    if not met:
+        assert reason is not None, "there are roles"
+        raise reason
+    return met
 
 
 def _valid_signers(

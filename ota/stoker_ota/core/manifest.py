@@ -12,18 +12,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import envelope, fields
+from stoker_ota.core import chunks, envelope, fields
 from stoker_ota.errors import BadDocument
 from stoker_ota.getters import Table
+from stoker_ota.values.chunks import MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Chunks
 
 MANIFEST_TYPE: Final = "application/vnd.stoker.manifest.v1+json"
 MAX_MANIFEST_BYTES: Final = 256 << 10
 MAX_ARTIFACTS: Final = 32
 MAX_SOURCES: Final = 16
 MAX_PROBES: Final = 32
+MAX_CANARIES: Final = 8
 MAX_WORDS: Final = 64
 MAX_BYTES: Final = 1 << 40
 KINDS: Final = ("model", "adapter", "runtime", "policy")
+SIGNERS: Final = ("release", "policy")
+"""Roles of the trust document: ``policy`` signs policies, ``release`` all the rest."""
 _DAY_S: Final = 86_400
 
 
@@ -43,6 +47,7 @@ class Delta:
     sha256: str
     index_sha256: str
     sources: tuple[Source, ...]
+    chunks: Chunks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Artifact:
     base_sha256: str = ""  # of an adapter: the model it was made for
     full: tuple[Source, ...] = ()
     deltas: tuple[Delta, ...] = ()
+    chunks: Chunks | None = None  # of the whole file
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,21 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Canary:
+    """A question whose answer, at temperature 0, must hold one of ``expect`` (in any case)."""
+
+    prompt: str
+    expect: tuple[str, ...]
+    max_tokens: int = 32
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     startup_s: int = 120
     probes: tuple[Probe, ...] = ()
+    canaries: tuple[Canary, ...] = ()
     min_tok_s: float = 0.0
-    max_temp_c: float = 0.0  # 0 = the wall
+    max_temp_c: float = 0.0  # 0 = none but the wall, which is held anyway
     soak_s: int = 0
     confirm: str = "auto"  # auto | dbus
 
@@ -126,6 +142,12 @@ class Manifest:
     allow_full: bool  # whether the whole artifact may be fetched when a delta fails
     depends: Mapping[str, str]  # name → least version of what must be installed already
     artifacts: tuple[Artifact, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Whose thresholds it takes: of every kind of artifact in it."""
+        wanted = {"policy" if item.kind == "policy" else "release" for item in self.artifacts}
+        return tuple(role for role in SIGNERS if role in wanted)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -179,7 +201,12 @@ def _check_set(table: Table, manifest: Manifest) -> None:
     names = [item.name for item in manifest.artifacts]
     if len(set(names)) != len(names):
         table.refuse("artifacts", "two artifacts have one name")
-    for kind in ("model", "runtime"):
+    taken = {"set.json", "manifest.json"} | {
+        f"{item.name}.d" for item in manifest.artifacts if item.kind == "runtime"
+    }
+    if taken & set(names):  # beside them in their generation
+        table.refuse("artifacts", f"{min(taken & set(names))} cannot be a name here")
+    for kind in ("model", "runtime", "policy"):
         if sum(item.kind == kind for item in manifest.artifacts) > 1:
             table.refuse("artifacts", f"a set has at most one {kind}")
 
@@ -195,6 +222,7 @@ def _artifact(table: Table) -> Artifact:
         base_sha256=fields.sha256(table, "base_sha256") if table.has("base_sha256") else "",
         full=_sources(table, "full"),
         deltas=tuple(_delta(entry) for entry in table.tables("deltas", max_items=MAX_SOURCES)),
+        chunks=_chunks(table),
     )
     if item.kind == "adapter" and not item.base_sha256:
         table.refuse("base_sha256", "an adapter must name the model it was made for")
@@ -211,11 +239,28 @@ def _delta(table: Table) -> Delta:
         sha256=fields.sha256(table, "sha256"),
         index_sha256=fields.sha256(table, "index_sha256"),
         sources=_sources(table, "sources"),
+        chunks=_chunks(table),
     )
     if not delta.sources:
         table.refuse("sources", "is empty")
     table.finish()
     return delta
+
+
+def _chunks(table: Table) -> Chunks | None:
+    """Optional: a manifest without it is fetched whole or by ranges that the whole hash judges."""
+    if not table.has("chunks"):
+        return None
+    inner = table.table("chunks")
+    found = Chunks(
+        inner.whole("size", low=MIN_CHUNK_BYTES, high=MAX_CHUNK_BYTES), fields.sha256(inner, "root")
+    )
+    inner.finish()
+    try:
+        chunks.count(table.whole("size", low=0, high=MAX_BYTES), found.size)
+    except BadDocument as error:
+        table.refuse("chunks", error.message)
+    return found
 
 
 def _sources(table: Table, key: str) -> tuple[Source, ...]:
@@ -272,6 +317,7 @@ def _health(table: Table) -> Health:
     health = Health(
         startup_s=table.whole("startup_s", 120, low=1, high=3600),
         probes=tuple(probes),
+        canaries=tuple(map(_canary, table.tables("canaries", max_items=MAX_CANARIES))),
         min_tok_s=table.number("min_tok_s", 0.0, low=0.0, high=1e6),
         max_temp_c=table.number("max_temp_c", 0.0, low=0.0, high=150.0),
         soak_s=table.whole("soak_s", 0, low=0, high=_DAY_S),
@@ -279,6 +325,18 @@ def _health(table: Table) -> Health:
     )
     table.finish()
     return health
+
+
+def _canary(table: Table) -> Canary:
+    canary = Canary(
+        prompt=table.text("prompt", max_bytes=4 << 10),
+        expect=table.texts("expect", max_items=16),
+        max_tokens=table.whole("max_tokens", 32, low=1, high=256),
+    )
+    if not all(canary.expect) or not canary.expect:
+        table.refuse("expect", "must name what the answer holds")
+    table.finish()
+    return canary
 
 
 def _words(table: Table) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from stoker_ota.core.blocks import LAYOUTS, block_bytes
 from stoker_ota.values.gguf import Layout, Tensor
 
 SAMPLE_BYTES: Final = 4096
@@ -30,6 +31,7 @@ class Segment:
     dst_off: int
     length: int
     src_off: int | None
+    kind: int = 0  # ggml's number of the tensors' type, where it is paired; 0 = mixed or plain
 
     @property
     def dst_end(self) -> int:
@@ -91,17 +93,22 @@ def _equal(one: bytes, other: bytes) -> int:
 def _append(out: list[Segment], new: Tensor, old: Tensor | None) -> None:
     """Adds a tensor; one that goes on where the last one ended makes that longer."""
     paired = min(new.length, old.length) if old else 0
-    for off, length, src in (
-        (new.offset, paired, old.offset if old else None),
-        (new.offset + paired, new.length - paired, None),
+    for off, length, src, kind in (
+        (new.offset, paired, old.offset if old else None, new.kind),
+        (new.offset + paired, new.length - paired, None, 0),
     ):
         if not length:
             continue
         last = out[-1] if out else None
-        if last and _continues(last, src):
-            out[-1] = Segment(last.dst_off, last.length + length, last.src_off)
+        if last and _continues(last, src) and last.kind == kind and _whole(last):
+            out[-1] = Segment(last.dst_off, last.length + length, last.src_off, kind)
         else:
-            out.append(Segment(off, length, src))
+            out.append(Segment(off, length, src, kind))
+
+
+def _whole(last: Segment) -> bool:
+    """The next one begins with a block, too."""
+    return last.kind not in LAYOUTS or last.length % block_bytes(last.kind) == 0
 
 
 def _continues(last: Segment, src_off: int | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from stoker_ota.core.blocks import LAYOUTS, block_bytes
 from stoker_ota.core.pairing import Segment
 from stoker_ota.values.delta import SPAN_WINDOWS, Control
 
@@ -23,6 +24,7 @@ class WindowPlan:
     dst_off: int
     dst_len: int
     pieces: tuple[Segment, ...] = ()
+    kind: int = 0  # of the blocks, where the window is nothing else
 
     @property
     def source_range(self) -> tuple[int, int]:
@@ -60,10 +62,19 @@ def plain(start: int, end: int, window_bytes: int) -> Iterator[WindowPlan]:
         yield WindowPlan(off, min(window_bytes, end - off))
 
 
-def aligned(segments: Iterable[Segment], window_bytes: int) -> Iterator[WindowPlan]:
-    """Windows over segments that follow one another without a gap."""
+def aligned(
+    segments: Iterable[Segment], window_bytes: int, *, by_blocks: bool = True
+) -> Iterator[WindowPlan]:
+    """Windows over segments that follow one another without a gap. ``by_blocks``: those of
+    quantised blocks get windows of their own, which begin with a block.
+    """
     pieces: list[Segment] = []
     for segment in segments:
+        if by_blocks and _blocks(segment, window_bytes):
+            yield from _closed(pieces)
+            pieces = []
+            yield from _of_blocks(segment, window_bytes)
+            continue
         if segment.src_off is None and segment.length >= window_bytes // _ALONE:
             yield from _closed(pieces)
             pieces = []
@@ -75,6 +86,20 @@ def aligned(segments: Iterable[Segment], window_bytes: int) -> Iterator[WindowPl
                 pieces = []
             pieces.append(part)
     yield from _closed(pieces)
+
+
+def _blocks(segment: Segment, window_bytes: int) -> bool:
+    known = segment.kind in LAYOUTS and segment.src_off is not None
+    return known and segment.length >= window_bytes // _ALONE
+
+
+def _of_blocks(segment: Segment, window_bytes: int) -> Iterator[WindowPlan]:
+    assert segment.src_off is not None, "paired"
+    most = window_bytes // block_bytes(segment.kind) * block_bytes(segment.kind)
+    for off in range(0, segment.length, most):
+        length = min(most, segment.length - off)
+        piece = Segment(segment.dst_off + off, length, segment.src_off + off, segment.kind)
+        yield WindowPlan(piece.dst_off, length, (piece,), segment.kind)
 
 
 def _parts(segment: Segment, pieces: list[Segment], window_bytes: int) -> Iterator[Segment]:

@@ -13,6 +13,12 @@ from typing import Final
 from stoker_ota.core import manifest, strict_json
 from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.getters import Table
+from stoker_ota.values.chunks import (
+    DEFAULT_CHUNK_BYTES,
+    MAX_CHUNK_BYTES,
+    MIN_CHUNK_BYTES,
+    Chunks,
+)
 
 PASSED_ON: Final = (
     "deployment_id", "version", "issued_at", "expires", "min_agent_version", "targets", "rollout",
@@ -38,6 +44,7 @@ class Wanted:
 class Measured:
     size: int
     sha256: str
+    chunks: Chunks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,16 @@ class MeasuredDelta:
     index_sha256: str
     from_sha256: str
     to_sha256: str
+    chunks: Chunks | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
+    """``chunk_size``: of what is fetched in pieces, bytes; 0 = nothing is."""
+
     head: Mapping[str, object]
     artifacts: tuple[Wanted, ...]
+    chunk_size: int = DEFAULT_CHUNK_BYTES
 
 
 def parse(value: object) -> Recipe:
@@ -60,10 +71,13 @@ def parse(value: object) -> Recipe:
     table = Table(value, _fail)
     head = {key: table.raw(key) for key in PASSED_ON if table.has(key)}
     wanted = tuple(_wanted(item) for item in table.tables("artifacts", max_items=32))
+    size = table.whole("chunk_size", DEFAULT_CHUNK_BYTES, low=0, high=MAX_CHUNK_BYTES)
+    if 0 < size < MIN_CHUNK_BYTES:
+        table.refuse("chunk_size", f"{size} is less than {MIN_CHUNK_BYTES}")
     table.finish()
     if not wanted:
         table.refuse("artifacts", "is empty")
-    return Recipe(head, wanted)
+    return Recipe(head, wanted, size)
 
 
 def payload(
@@ -104,6 +118,8 @@ def _artifact(
         "release_counter": wanted.release_counter, "size": here.size, "sha256": here.sha256,
         "full": [uri.replace("{sha256}", here.sha256) for uri in wanted.sources],
     }  # fmt: skip
+    if here.chunks is not None:
+        value["chunks"] = _chunks(here.chunks)
     if wanted.base:
         value["base_sha256"] = files[wanted.base].sha256
     if wanted.deltas:
@@ -114,11 +130,18 @@ def _artifact(
 def _delta(wanted: Wanted, here: Measured, delta: MeasuredDelta) -> dict[str, object]:
     if delta.to_sha256 != here.sha256:
         raise BadDocument(f"cannot publish {wanted.name}: a delta of it leads to another file")
-    return {
+    value: dict[str, object] = {
         "from_sha256": delta.from_sha256, "size": delta.size, "sha256": delta.sha256,
         "index_sha256": delta.index_sha256,
         "sources": [uri.replace("{sha256}", delta.sha256) for uri in wanted.sources],
     }  # fmt: skip
+    if delta.chunks is not None:
+        value["chunks"] = _chunks(delta.chunks)
+    return value
+
+
+def _chunks(chunks: Chunks) -> dict[str, object]:
+    return {"size": chunks.size, "root": chunks.root}
 
 
 def _fail(path: str, reason: str) -> OtaError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stoker_ota.core.manifest import Artifact, Delta, Manifest
 from stoker_ota.errors import SourceMismatch
+from stoker_ota.values.fetching import Wanted
 
 RESERVE_BYTES = 64 << 20
 """Left free beside what an update needs: logs and journals must go on."""
@@ -29,10 +30,26 @@ class Route:
 
     @property
     def disk_bytes(self) -> int:
-        """In the store while it is made: the result and, beside it, its delta."""
+        """In the store while it is made: the result and, beside it, its delta; a runtime is
+        also unpacked.
+        """
+        unpacked = self.artifact.size if self.artifact.kind == "runtime" else 0
         if not self.fetch:
-            return 0
-        return self.artifact.size + (self.delta.size if self.delta is not None else 0)
+            return unpacked
+        return unpacked + self.artifact.size + (self.delta.size if self.delta is not None else 0)
+
+    def wanted(self, manifest: Manifest) -> Wanted:
+        """The object to fetch: the delta's file, or the whole artifact."""
+        delta, whole = self.delta, self.artifact
+        uris = whole.full if delta is None else delta.sources
+        return Wanted(
+            size=whole.size if delta is None else delta.size,
+            sha256=whole.sha256 if delta is None else delta.sha256,
+            uris=tuple(source.uri for source in uris),
+            chunks=whole.chunks if delta is None else delta.chunks,
+            max_rate=manifest.max_rate,
+            allow_metered=manifest.allow_metered,
+        )
 
 
 def choose(manifest: Manifest, here: Collection[str], *, whole: bool) -> tuple[Route, ...]:

@@ -7,6 +7,7 @@ many (bz2) or by its own frame header (zstd), before memory is taken.
 from __future__ import annotations
 
 import bz2
+import zlib
 from functools import lru_cache
 from typing import Final
 
@@ -19,6 +20,7 @@ from stoker_ota.values.delta import Codec
 DEFAULT_ZSTD_LEVEL: Final = 12
 MAX_ZSTD_LEVEL: Final = 19
 _BZ2_LEVEL: Final = 9
+_RAW: Final = -15  # no head, no checksum: the window has a hash
 _ZSTD_WINDOW_BYTES: Final = 8 * MIB
 
 
@@ -31,6 +33,9 @@ def compress(codec: Codec, data: bytes, *, zstd_level: int = DEFAULT_ZSTD_LEVEL)
             return bz2.compress(data, _BZ2_LEVEL)
         case Codec.ZSTD:
             return zstandard.ZstdCompressor(level=zstd_level).compress(data)
+        case Codec.DEFLATE:
+            packer = zlib.compressobj(9, zlib.DEFLATED, _RAW, 9, zlib.Z_HUFFMAN_ONLY)
+            return packer.compress(data) + packer.flush()
 
 
 def decompress(codec: Codec, data: bytes, *, at_most: int) -> bytes:
@@ -44,6 +49,8 @@ def decompress(codec: Codec, data: bytes, *, at_most: int) -> bytes:
             return _bz2(data, at_most)
         case Codec.ZSTD:
             return _zstd(data, at_most)
+        case Codec.DEFLATE:
+            return _deflate(data, at_most)
 
 
 def _bz2(data: bytes, at_most: int) -> bytes:
@@ -59,6 +66,22 @@ def _bz2(data: bytes, at_most: int) -> bytes:
         raise BadDelta("cannot unpack a stream: it is longer than it may be")
     if not stream.eof:
         raise BadDelta("cannot unpack a stream: its bz2 is cut off")
+    if stream.unused_data:
+        raise BadDelta("cannot unpack a stream: something follows its end")
+    return out
+
+
+def _deflate(data: bytes, at_most: int) -> bytes:
+    """Raw deflate (RFC 1951), whatever it uses of it."""
+    stream = zlib.decompressobj(_RAW)
+    try:
+        out = stream.decompress(data, at_most + 1)
+    except zlib.error as error:
+        raise BadDelta("cannot unpack a stream: its deflate is damaged") from error
+    if len(out) > at_most:
+        raise BadDelta("cannot unpack a stream: it is longer than it may be")
+    if not stream.eof:
+        raise BadDelta("cannot unpack a stream: its deflate is cut off")
     if stream.unused_data:
         raise BadDelta("cannot unpack a stream: something follows its end")
     return out

@@ -7,7 +7,7 @@ the same device always draws the same number, nobody has to keep lists.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -75,6 +75,22 @@ def check(manifest: Manifest, device: Device) -> None:
             )
 
 
+def check_bases(manifest: Manifest, package_files: Callable[[], Collection[str]]) -> None:
+    """Each adapter's model is the set's or one that this device is configured with, whose hashes
+    ``package_files`` knows; they may take a while. Raises Dependency.
+    """
+    models = {item.sha256 for item in manifest.artifacts if item.kind == "model"}
+    for item in manifest.artifacts:
+        if item.kind != "adapter" or item.base_sha256 in models:
+            continue
+        if models or item.base_sha256 not in package_files():
+            raise Dependency(
+                f"cannot install {manifest.deployment_id}: adapter {item.name} was made for a "
+                f"model that is not {'in the set' if models else 'here'} "
+                f"({item.base_sha256[:12]}…)"
+            )
+
+
 def not_drawn(manifest: Manifest, device: Device, now: Now) -> str:
     """Why fetching has to wait, in words; "" when it may begin."""
     if drawn(manifest.rollout, device.device_id, now.moment):
@@ -91,7 +107,7 @@ def outside_window(manifest: Manifest, now: Now, local_hour: int) -> str:
 
 def drawn(rollout: Rollout, device_id: str, moment: datetime) -> bool:
     """Whether the growing fraction of the rollout includes this device."""
-    draw = _draw(device_id, rollout.salt)
+    draw = drawn_number(device_id, rollout.salt)
     if draw >= rollout.max_fraction:
         return False
     if rollout.start is None:
@@ -130,7 +146,7 @@ def version_key(text: str) -> tuple[tuple[int, int | str], ...]:
     return tuple(parts)
 
 
-def _draw(device_id: str, salt: str) -> float:
+def drawn_number(device_id: str, salt: str) -> float:
     """0 ≤ draw < 1, evenly."""
     digest = hashlib.sha256(f"{device_id}\0{salt}".encode()).digest()
     return int.from_bytes(digest[:_DRAW_BYTES], "big") / (1 << (8 * _DRAW_BYTES))

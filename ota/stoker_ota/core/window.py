@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from stoker_ota.core import bsdiff, streams
+from stoker_ota.core import bsdiff, planes, streams
 from stoker_ota.errors import BadDelta, ChunkHash, ResultHash
 from stoker_ota.values.delta import Op, Window
 
@@ -29,6 +29,8 @@ def apply(window: Window, source: bytes, payload: bytes) -> bytes:
                 payload, window.codec, src_len=window.src_len, new_len=window.dst_len
             )
             made = bsdiff.apply(patch, source, window.dst_len)
+        case Op.PLANES:
+            made = planes.decode(window.blocks, payload, source)
     if not is_right(window, made):
         raise ResultHash(
             "cannot apply a window: the result has another hash than the index says",

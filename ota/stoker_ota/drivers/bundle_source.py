@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from stoker_ota.core import have
 from stoker_ota.core.bundle import CATALOG
 from stoker_ota.drivers import write_errors
 from stoker_ota.drivers.files import SourceFile
@@ -20,7 +21,8 @@ from stoker_ota.errors import (
     TooLarge,
     Unavailable,
 )
-from stoker_ota.ports.files import Progress
+from stoker_ota.ports.files import Progress, ReadAt
+from stoker_ota.values.fetching import Wanted
 
 SCHEME: Final = "file:"
 SYNC_BYTES: Final = 32 << 20
@@ -35,8 +37,13 @@ class BundleSource:
     ) -> None:
         self._bundle, self._root, self._cancelled = bundle, root, cancelled
 
-    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
+    def has(self, uris: tuple[str, ...]) -> bool:
+        """Whether one of these addresses is a file here."""
+        return any(self._path(uri) is not None for uri in uris)
+
+    def fetch(self, wanted: Wanted, part: str, progress: Progress) -> None:
         """See ``ports.updates.Sources``."""
+        uris = wanted.uris
         found = next((path for uri in uris if (path := self._path(uri)) is not None), None)
         if found is None:
             reason = f"cannot fetch {uris[0] if uris else 'it'}: the bundle has it not"
@@ -45,9 +52,13 @@ class BundleSource:
             raise Unavailable(reason)
         try:
             with SourceFile(found) as source:
-                append(source, self._root / part, size, progress, self._cancelled)
+                self._append(source, part, wanted.size, progress)
         except FileUnreadable as error:
             raise Unavailable(error.message) from error
+
+    def _append(self, source: ReadAt, part: str, size: int, progress: Progress) -> None:
+        _whole_again(self._root / part)
+        append(source, self._root / part, size, progress, self._cancelled)
 
     def _path(self, uri: str) -> Path | None:
         if not uri.startswith(SCHEME):
@@ -87,8 +98,19 @@ class BundleFolder:
         return data
 
 
+def _whole_again(part: Path) -> None:
+    """A part with holes, of chunks that came over the network, is no begin of the file."""
+    journal = part.with_name(part.name + have.SUFFIX)
+    try:
+        if journal.exists():
+            part.unlink(missing_ok=True)
+            journal.unlink()
+    except OSError as error:
+        raise write_errors.typed("write", part, error) from error
+
+
 def append(
-    source: SourceFile, part: Path, size: int, progress: Progress, cancelled: Callable[[], bool]
+    source: ReadAt, part: Path, size: int, progress: Progress, cancelled: Callable[[], bool]
 ) -> None:
     """From where ``part`` ends up to ``size``, synced now and then and at the end."""
     try:

@@ -19,15 +19,17 @@ from stoker_ota.units import MIB
 
 SYNC_BYTES: Final = 32 * MIB
 """Sync so often inside a big file: an SD card must not collect gigabytes of dirty pages."""
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class SourceFile:
     """A regular file, read by offset."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, fd: int = -1) -> None:
+        """``fd``: opened by another process; then ``path`` only names it in messages."""
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._fd = fd if fd >= 0 else os.open(path, _READ)
         except OSError as error:
             raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
         facts = os.fstat(self._fd)
@@ -51,6 +53,9 @@ class SourceFile:
             raise FileUnreadable(f"cannot read {self.path}: {error.strerror}") from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def fileno(self) -> int:
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -61,47 +66,12 @@ class SourceFile:
         self.close()
 
 
-class PartFile:
-    """``<final>.part``: locked, read and written by offset, at last renamed to ``final``.
+class OpenPart:
+    """A file in the making, as whoever fills it sees it: no name, no lock, no folder."""
 
-    Left behind by an interruption it is found again with its bytes, so that work can go on.
-    """
-
-    def __init__(self, final: Path, *, size: int | None = None) -> None:
-        """``size`` reserves the room at once. NoSpace, StorageFailed, InvalidRequest (locked)."""
-        self.final = final
-        self.path = final.with_name(final.name + ".part")
-        self._unsynced = 0
-        self._worth_keeping = size is not None
-        try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            self._failed("create", error)
-        try:
-            self._lock()
-            if size is None:
-                os.ftruncate(self._fd, 0)
-            elif os.fstat(self._fd).st_size != size:
-                os.ftruncate(self._fd, 0)
-                if size:
-                    os.posix_fallocate(self._fd, 0, size)
-        except OSError as error:
-            self.drop()
-            os.close(self._fd)
-            self._failed("make room for", error)
-        except OtaError:
-            os.close(self._fd)
-            raise
-
-    def _lock(self) -> None:
-        busy = f"cannot write {self.final}: another process is making it"
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InvalidRequest(busy) from error
-        # It may have been published since it was opened: then these are the final file's bytes.
-        if not self.path.exists() or not os.path.samestat(os.fstat(self._fd), self.path.stat()):
-            raise InvalidRequest(busy)
+    def __init__(self, fd: int, path: Path) -> None:
+        """``path`` only names it in messages."""
+        self._fd, self.path, self._unsynced = fd, path, 0
 
     @property
     def size(self) -> int:
@@ -136,6 +106,58 @@ class PartFile:
         """So that the next read comes from the disk (as far as the kernel obliges)."""
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _failed(self, verb: str, error: OSError) -> NoReturn:
+        hint = "make room and try again"
+        raise write_errors.typed(verb, self.path, error, hint=hint) from error
+
+
+class PartFile(OpenPart):
+    """``<final>.part``: locked, read and written by offset, at last renamed to ``final``.
+
+    Left behind by an interruption it is found again with its bytes, so that work can go on.
+    """
+
+    def __init__(self, final: Path, *, size: int | None = None) -> None:
+        """``size`` reserves the room at once. NoSpace, StorageFailed, InvalidRequest (locked)."""
+        super().__init__(-1, final.with_name(final.name + ".part"))
+        self.final = final
+        self._worth_keeping = size is not None
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            self._failed("create", error)
+        try:
+            self._lock()
+            if size is None:
+                os.ftruncate(self._fd, 0)
+            elif os.fstat(self._fd).st_size != size:
+                os.ftruncate(self._fd, 0)
+                if size:
+                    os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            self.drop()
+            os.close(self._fd)
+            self._failed("make room for", error)
+        except OtaError:
+            os.close(self._fd)
+            raise
+
+    def _lock(self) -> None:
+        busy = f"cannot write {self.final}: another process is making it"
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InvalidRequest(busy) from error
+        # It may have been published since it was opened: then these are the final file's bytes.
+        if not self.path.exists() or not os.path.samestat(os.fstat(self._fd), self.path.stat()):
+            raise InvalidRequest(busy)
+
     def publish(self) -> None:
         """Everything to the disk, then the final name, then the folder."""
         try:
@@ -153,9 +175,6 @@ class PartFile:
         """Remove what was made so far."""
         self.path.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        os.close(self._fd)
-
     def __enter__(self) -> Self:
         return self
 
@@ -166,10 +185,7 @@ class PartFile:
         trace: TracebackType | None,
     ) -> None:
         """After a failure the part goes; after an interruption it stays if work can go on."""
-        if isinstance(error, OtaError) or (error is not None and not self._worth_keeping):
+        failed = isinstance(error, OtaError) and not error.retryable
+        if failed or (error is not None and not self._worth_keeping):
             self.drop()
         self.close()
-
-    def _failed(self, verb: str, error: OSError) -> NoReturn:
-        hint = "make room and try again"
-        raise write_errors.typed(verb, self.path, error, hint=hint) from error

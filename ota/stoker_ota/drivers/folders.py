@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import Final
@@ -60,6 +61,16 @@ def replace(path: Path, data: bytes) -> None:
         making.replace(path)
     except OSError as error:
         raise write_errors.typed("write", path, error) from error
+
+
+def name_of(data: bytes) -> str:
+    """The hex SHA-256, by which blobs are known."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def unique() -> str:
+    """A few random characters for a name that nobody else may have."""
+    return secrets.token_hex(4)
 
 
 def measure(path: Path) -> tuple[int, str]:

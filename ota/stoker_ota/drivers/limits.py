@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -45,17 +46,26 @@ def peak_memory_bytes() -> int:
     return 0
 
 
+def child_environment() -> dict[str, str]:
+    """For a Python that must find the modules that this one finds: an installed program runs
+    isolated, with the package's private folder first in its path.
+    """
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
 def prove(delta: Path, old: Path, limit_bytes: int) -> Proof:
     """Applies the delta in a child with limited memory; every hash is checked there.
 
     NoMemory when the limit is too small; InternalError when the delta does not give the target.
     """
     command = [
-        sys.executable, "-m", "stoker_ota.cli.main", "delta", "verify", "--json",
+        sys.executable, "-P", "-m", "stoker_ota.cli.main", "delta", "verify", "--json",
         "--memory-limit", str(limit_bytes // MIB), str(delta), str(old),
     ]  # fmt: skip
     began_s = time.monotonic()
-    done = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=_TIMEOUT_S, env=child_environment()
+    )
     seconds = time.monotonic() - began_s
     try:
         said = json.loads(done.stdout)

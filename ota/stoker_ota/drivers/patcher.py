@@ -1,107 +1,72 @@
 """Applies deltas in a child: hostile input and heavy work stay out of this process.
 
-The child says how far it is on a pipe; a child that says nothing for too long is killed.
-Its typed error becomes ours.
+The child has this user's rights, so it is for development and for agents that are no service;
+the package has a unit for it. What the child says is judged by ``core.apply_talk``.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import select
+import contextlib
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from stoker_ota import errors
-from stoker_ota.errors import Cancelled, InternalError, NoMemory
+from stoker_ota.core import apply_talk
+from stoker_ota.core.apply_talk import Ending, Job
+from stoker_ota.drivers import apply_link, limits
+from stoker_ota.drivers.apply_link import LIMIT_BYTES, Files, Patience
 from stoker_ota.ports.files import Progress
-from stoker_ota.units import MIB
-from stoker_ota.values.delta import MAX_WINDOW_BYTES
 
-SILENCE_S: Final = 600.0
-"""Hashing gigabytes on an SD card takes minutes; nothing takes longer than this."""
-LIMIT_BYTES: Final = 56 * MIB + 8 * MAX_WINDOW_BYTES
-_BY_CODE: Final = {cls.code: cls for cls in errors.all_errors()}
+PROGRAM: Final = ("-P", "-m", "stoker_ota.apply")
+_GRACE_S: Final = 5.0  # to end by itself, once it has said its last word
 
 
 class ChildPatcher:
     """See ``ports.updates.Patcher``; paths are relative to ``root``, absolute ones stay."""
 
-    def __init__(self, root: Path, *, cancelled: Callable[[], bool] = lambda: False) -> None:
-        self._root = root
-        self._cancelled = cancelled
+    def __init__(
+        self,
+        root: Path,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        patience: Patience | None = None,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self._root, self._cancelled = root, cancelled
+        self._patience, self._program = patience or Patience(), tuple(program)
 
     def apply(
-        self, delta: str, index_sha256: str, source: str, part: str, progress: Progress
+        self, delta: str, index_sha256: str, source: str, part: str, size: int, progress: Progress
     ) -> None:
-        command = [
-            sys.executable, "-m", "stoker_ota.apply", str(self._root / delta), index_sha256,
-            str(self._root / source), str(self._root / part), str(LIMIT_BYTES),
-        ]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=environment, cwd="/",
-        )  # fmt: skip
-        try:
-            said = self._follow(child, progress)
-        finally:
-            if child.poll() is None:
+        job = Job(bytes.fromhex(index_sha256), size)
+        with apply_link.opened(self._root, delta, source, part, size) as files:
+            self._run(job, files, progress)
+
+    def _run(self, job: Job, files: Files, progress: Progress) -> None:
+        link, theirs = socket.socketpair()
+        with link:
+            with theirs:
+                child = self._start(theirs)
+            try:
+                apply_link.send(link, job, files)
+                said = apply_link.follow(link, files, progress, self._cancelled, self._patience)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_GRACE_S)
+            finally:
                 child.kill()
-            status = child.wait()
-            if child.stdout is not None:
-                child.stdout.close()
-        _judge(said, status)
+                status = child.wait()
+        apply_talk.judge(said, Ending(max(status, 0), signum=max(-status, 0)))
 
-    def _follow(self, child: subprocess.Popen[bytes], progress: Progress) -> dict[str, object]:
-        """The last line the child said, {} when it said nothing that can be read."""
-        assert child.stdout is not None
-        fd, pending = child.stdout.fileno(), b""
-        last: dict[str, object] = {}
-        heard_s = time.monotonic()
-        while True:
-            if self._cancelled():
-                raise Cancelled("cannot go on applying the delta: it was cancelled")
-            ready, _, _ = select.select([fd], [], [], 0.2)
-            if not ready:
-                if time.monotonic() - heard_s > SILENCE_S:
-                    raise InternalError("cannot apply the delta: its process hangs")
-                continue
-            data = os.read(fd, 65536)
-            if not data:
-                return last
-            heard_s = time.monotonic()
-            *lines, pending = (pending + data).split(b"\n")
-            for line in lines:
-                last = _read(line)
-                if "phase" in last:
-                    progress(str(last["phase"]), _number(last, "done"), _number(last, "total"))
-
-
-def _judge(said: dict[str, object], status: int) -> None:
-    if status == 0 and said.get("applied") is True:
-        return
-    error = said.get("error")
-    if isinstance(error, dict):
-        cls = _BY_CODE.get(str(error.get("code")), InternalError)
-        raise cls(str(error.get("message", "cannot apply the delta")))
-    if status < 0:
-        raise NoMemory(f"cannot apply the delta: its process was killed by signal {-status}")
-    raise InternalError(f"cannot apply the delta: its process ended with status {status}")
-
-
-def _read(line: bytes) -> dict[str, object]:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _number(said: dict[str, object], key: str) -> int:
-    value = said.get(key)
-    return value if isinstance(value, int) else 0
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable, *self._program, "--fd", str(theirs.fileno()), "--limit",
+            str(LIMIT_BYTES),
+        ]  # fmt: skip
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env=limits.child_environment(), cwd="/",
+            pass_fds=[theirs.fileno()],
+        )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Final
 from stoker_ota.core import choice
 from stoker_ota.core.choice import Choosing, Made, Stretch
 from stoker_ota.drivers.files import SourceFile
-from stoker_ota.errors import NoMemory
+from stoker_ota.errors import Dependency, NoMemory
 from stoker_ota.ports.files import ReadAt
 from stoker_ota.ports.pool import Task
 
@@ -52,12 +52,7 @@ class ProcessPool:
         self._jobs = jobs
 
     def make(self, tasks: Iterable[Task], how: Choosing) -> Iterator[Made]:
-        executor = ProcessPoolExecutor(
-            self._jobs,
-            mp_context=multiprocessing.get_context("spawn"),  # fork would copy a bar's thread
-            initializer=_open,
-            initargs=self._paths,
-        )
+        executor = self._executor()
         waiting: deque[Future[Made]] = deque()
         try:
             for task in tasks:
@@ -73,6 +68,20 @@ class ProcessPool:
             ) from error
         finally:
             executor.shutdown(cancel_futures=True)
+
+    def _executor(self) -> ProcessPoolExecutor:
+        try:
+            return ProcessPoolExecutor(
+                self._jobs,
+                mp_context=multiprocessing.get_context("spawn"),  # fork would copy a bar's thread
+                initializer=_open,
+                initargs=self._paths,
+            )
+        except OSError as error:  # semaphores are files in /dev/shm
+            raise Dependency(
+                f"cannot make the delta with several processes: {error.strerror}",
+                hint="they need a /dev/shm that may be written to; --jobs 1 does without",
+            ) from error
 
 
 _files: tuple[SourceFile, SourceFile]

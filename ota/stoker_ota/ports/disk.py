@@ -56,6 +56,15 @@ class Disk(Protocol):
         """Of the whole file, read from the disk and not from memory. FileUnreadable."""
         ...
 
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        """Exactly these bytes. FileUnreadable, also when the file is shorter."""
+        ...
+
+    def copy_part(self, path: str, offset: int, size: int, target: str) -> None:
+        """A new file with this stretch of another one, synced; its name is not. NoSpace,
+        StorageFailed, FileUnreadable."""
+        ...
+
     def seal(self, path: str) -> None:
         """Nobody writes into it any more; its bytes are synced."""
         ...

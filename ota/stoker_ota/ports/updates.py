@@ -10,25 +10,30 @@ from stoker_ota.core.manifest import Manifest
 from stoker_ota.core.targeting import Device
 from stoker_ota.ports.files import Progress
 from stoker_ota.values.deployment import Member
+from stoker_ota.values.fetching import Wanted
 
 
 class Sources(Protocol):
-    def fetch(self, uris: tuple[str, ...], part: str, size: int, progress: Progress) -> None:
-        """The bytes of one of ``uris`` into the store's file ``part``, going on where it ends.
+    def fetch(self, wanted: Wanted, part: str, progress: Progress) -> None:
+        """An object into the store's file ``part``, going on with what is there of it.
 
-        Unavailable (try again later), NoSpace, StorageFailed, Cancelled. What arrived is
-        not judged here: the engine hashes it.
+        As long as ``part`` has holes, ``<part>.have`` is beside it. Unavailable (try again
+        later), NoSpace, StorageFailed, Cancelled. What arrived is not judged here as a whole:
+        the engine hashes it.
         """
         ...
 
 
 class Patcher(Protocol):
     def apply(
-        self, delta: str, index_sha256: str, source: str, part: str, progress: Progress
+        self, delta: str, index_sha256: str, source: str, part: str, size: int, progress: Progress
     ) -> None:
         """Makes ``part`` of ``source`` by ``delta``; goes on at the window where it stopped.
 
-        BadDelta, ChunkHash, ResultHash, SourceMismatch, NoSpace, StorageFailed, NoMemory.
+        ``size``: bytes of the result as the manifest has them; more is never written. When
+        this returns or raises, nobody has the part open any more. BadDelta, ChunkHash,
+        ResultHash, SourceMismatch, FileUnreadable, NoSpace, StorageFailed, NoMemory, Cancelled;
+        Unavailable (try again; what was made stays). After any other error the part is gone.
         """
         ...
 

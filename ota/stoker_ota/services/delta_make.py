@@ -99,7 +99,8 @@ def _report(data: bytes, source: Content, target: Content, windows: list[Window]
 def kind_name(window: Window) -> str:
     """Op and codec in words: ``copy``, ``bsdiff-zstd``, ``data-none``…"""
     op = window.op.name.lower()
-    return op if window.op == values.Op.COPY else f"{op}-{window.codec.name.lower()}"
+    alone = window.op in (values.Op.COPY, values.Op.PLANES)
+    return op if alone else f"{op}-{window.codec.name.lower()}"
 
 
 def _too_large(delta_bytes: int, made: int, target: Content, max_ratio: float) -> DeltaTooLarge:
@@ -127,7 +128,7 @@ class _Plans:
         segments = pairing.segments(source, target, old.read_at, new.read_at)
         self.all = [
             *plan.plain(0, begin, how.window_bytes),
-            *plan.aligned(segments, how.window_bytes),
+            *plan.aligned(segments, how.window_bytes, by_blocks=how.choosing.by_blocks),
         ]
 
     def tasks(self) -> Iterator[Task]:

@@ -23,6 +23,7 @@ from stoker_ota.errors import (
     NoSpace,
     OtaError,
     ResultHash,
+    SourceMismatch,
     StorageFailed,
     Unavailable,
     Unhealthy,
@@ -30,6 +31,7 @@ from stoker_ota.errors import (
 from stoker_ota.ports.disk import Disk
 from stoker_ota.ports.files import Progress, no_progress
 from stoker_ota.ports.updates import Health, Patcher, Sources, Surroundings
+from stoker_ota.services import arrivals
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Journal, Member, Offer, Phase
 from stoker_ota.values.moves import Do, Event, What
@@ -40,6 +42,8 @@ _EVENTS: dict[type[OtaError], What] = {
     BadDelta: What.BROKEN,
     ChunkHash: What.BROKEN,
     ResultHash: What.BROKEN,
+    SourceMismatch: What.BROKEN,  # a delta cannot be used: the whole file can
+    FileUnreadable: What.BROKEN,
     Unhealthy: What.UNHEALTHY,
     Cancelled: What.CANCELLED,
     StorageFailed: What.ERROR,
@@ -134,6 +138,7 @@ class Engine:
         found = self._manifest()
         around = self._ports.around
         targeting.check(found, around.device())
+        targeting.check_bases(found, around.package_files)
         reason = around.inhibited()
         forced = self.journal.offer is not None and self.journal.offer.forced
         if not reason and not forced:
@@ -158,27 +163,14 @@ class Engine:
         return Event(What.DONE)
 
     def _fetch(self) -> Event:
-        folder = self._staging()
+        folder, found = self._staging(), self._manifest()
+        disk, sources = self._ports.disk, self._ports.sources
         for route in self._routes():
-            if not route.fetch:
-                continue
-            if route.delta is not None:
-                wanted, size, uris = route.delta.sha256, route.delta.size, route.delta.sources
-                part = f"{folder}/{wanted}.delta"
-            else:
-                wanted, size, uris = route.artifact.sha256, route.artifact.size, route.artifact.full
-                part = f"{folder}/{wanted}.part"
-            disk = self._ports.disk
-            begun = disk.size(part)
-            if begun == size and disk.sha256(part) == wanted:
-                continue
-            if begun is not None and begun >= size:  # another attempt's: it cannot go on from there
-                disk.remove(part)
-            self._ports.sources.fetch(tuple(s.uri for s in uris), part, size, self._progress)
-            if disk.size(part) != size or disk.sha256(part) != wanted:
-                disk.remove(part)
-                raise ChunkHash(f"cannot use what was fetched for {route.artifact.name}: its hash")
-        self._ports.disk.sync_folder(folder)  # a name that no cut takes away again
+            if route.fetch:
+                wanted = route.wanted(found)
+                part = f"{folder}/{wanted.sha256}.{'part' if route.delta is None else 'delta'}"
+                arrivals.bring(disk, sources, wanted, part, self._progress)
+        disk.sync_folder(folder)  # a name that no cut takes away again
         return Event(What.DONE)
 
     def _apply(self) -> Event:
@@ -189,7 +181,9 @@ class Engine:
             part = f"{folder}/{route.artifact.sha256}.part"
             delta = f"{folder}/{route.delta.sha256}.delta"
             source = self._source(route.delta.from_sha256)
-            self._ports.patcher.apply(delta, route.delta.index_sha256, source, part, self._progress)
+            self._ports.patcher.apply(
+                delta, route.delta.index_sha256, source, part, route.artifact.size, self._progress
+            )
         self._ports.disk.sync_folder(folder)
         return Event(What.DONE)
 
@@ -206,7 +200,8 @@ class Engine:
                     raise ResultHash(f"cannot keep {item.name}: what was made of it is gone")
                 self._store.adopt(part, item.sha256)
             where = package.get(item.sha256, "") if not self._store.has(item.sha256) else ""
-            members.append(Member(item.kind, item.name, item.version, item.sha256, where))
+            base = item.base_sha256
+            members.append(Member(item.kind, item.name, item.version, item.sha256, where, base))
         offer = self.journal.offer
         document = self._document(offer.deployment if offer else "")
         number = self._store.make_generation(document, members)

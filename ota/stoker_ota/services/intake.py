@@ -8,7 +8,7 @@ module and the gate need cryptography.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -74,9 +74,7 @@ class Intake:
     def accept(self, folder: Folder, now: Now) -> Judged:
         """Judge a bundle and remember that it was accepted: trust first, then the catalog."""
         trust, floors = self._trust()
-        if self._store.document(ORIGIN) != self._first:
-            self._store.save_document(TRUST, self._first)
-            self._store.save_document(ORIGIN, self._first)
+        self._begin()
         judged, steps = self._judge(folder, trust, floors, now)
         if steps:
             self._store.save_document(TRUST, steps[-1])
@@ -90,6 +88,30 @@ class Intake:
         if data is not None:
             self._store.save_document(CATALOG, data)
         return judged
+
+    def trust(self) -> Trust:
+        """The newest accepted document; only reads."""
+        return self._trust()[0]
+
+    def renew(self, steps: Sequence[bytes], now: Now) -> Trust:
+        """Walk to the newest of these and remember it. Raises what the gate raises."""
+        trust, floors = self._trust()
+        newest = gate.walk_trust(steps, trust)
+        if now.trusted:
+            rules.fresh(newest.expires, now, "trust")
+        self._begin()
+        if steps:
+            self._store.save_document(TRUST, steps[-1])
+            if gate.keys_changed(trust, newest, "catalog"):
+                floors = floors.without_catalog()
+        self._store.save_floors(floors.accepted("trust", newest.version, newest.issued_at))
+        return newest
+
+    def _begin(self) -> None:
+        """Another first document than before: trust begins anew with it."""
+        if self._store.document(ORIGIN) != self._first:
+            self._store.save_document(TRUST, self._first)
+            self._store.save_document(ORIGIN, self._first)
 
     def _trust(self) -> tuple[Trust, Floors]:
         """The newest accepted document and the floors. Another first document than before is
@@ -114,7 +136,7 @@ class Intake:
         if data is None:
             raise FileUnreadable(
                 "cannot read the bundle: it has no catalog.json",
-                hint="a bundle is a folder that 'stoker-ota bundle make' has made",
+                hint="a bundle is what 'stoker-ota bundle make' or 'bundle pack' has made",
             )
         found = gate.accept_catalog(data, newest, floors, self._previous(floors), now)
         listed = {

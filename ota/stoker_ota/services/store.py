@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Final
 
+from stoker_ota.core import archive, strict_json
 from stoker_ota.core import floors as floors_core
 from stoker_ota.core import history as history_core
 from stoker_ota.core import journal as journal_core
-from stoker_ota.core import strict_json
 from stoker_ota.core.floors import Floors
 from stoker_ota.errors import BadDocument, FileUnreadable, OtaError, ResultHash
 from stoker_ota.ports.disk import Disk
@@ -23,6 +23,8 @@ from stoker_ota.values.deployment import Journal, Member
 
 FOLDERS: Final = ("trust", "objects/sha256", "staging", "generations")
 JOURNAL, FLOOR, TWIN, HISTORY = "state.json", "trust/floor.json", "trust/floor.json.bak", "history"
+TREE: Final = ".d"
+"""Beside a runtime's archive, in its generation: its files, as the runner loads them."""
 MAX_SET_BYTES: Final = 64 << 10
 MAX_HISTORY_BYTES: Final = 1 << 20
 MAX_DOCUMENT_BYTES: Final = 4 << 20
@@ -142,10 +144,24 @@ class Store:
         for item in listed:
             target = item.where or f"../../{self.object_path(item.sha256)}"
             self._disk.symlink(target, f"{making}/{item.name}")
+            if item.kind == "runtime":
+                archived = item.where or self.object_path(item.sha256)
+                self._unpack(archived, f"{making}/{item.name}{TREE}")
         self._disk.sync_folder(making)
         self._disk.rename(making, f"generations/{number}")
         self._disk.sync_folder("generations")
         return number
+
+    def _unpack(self, path: str, folder: str) -> None:
+        """A runtime's libraries as files. BadDocument: nothing but what the maker writes."""
+        size = self._disk.size(path)
+        if size is None:
+            raise FileUnreadable(f"cannot unpack {path}: it is gone")
+        found = archive.entries(lambda at, count: self._disk.read_part(path, at, count), size)
+        self._disk.make_folder(folder)
+        for entry in found:
+            self._disk.copy_part(path, entry.offset, entry.size, f"{folder}/{entry.name}")
+        self._disk.sync_folder(folder)
 
     def activate(self, generation: int, *, previous: int) -> None:
         """``previous`` first: at every moment both links lead to whole sets."""

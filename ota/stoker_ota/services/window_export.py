@@ -42,6 +42,9 @@ def export(delta: Delta, source: ReadAt, number: int) -> Exported:
             )
         case Op.COPY:
             patch = Patch(bsdiff.pack([(len(made), 0, 0)]), bytes(len(made)), b"")
+        case Op.PLANES:
+            diff = bsdiff.add(made, stretch.translate(bsdiff.NEGATED))
+            patch = Patch(bsdiff.pack([(len(made), 0, 0)]), diff, b"")
         case Op.DATA:
             patch = Patch(bsdiff.pack([(0, len(made), 0)]), b"", made)
     packed = bsdiff.encode(patch, len(made), Codec.BZ2, zstd_level=_LEVEL)

@@ -29,6 +29,7 @@ class Op(IntEnum):
     COPY = 0  # the same bytes stand in the source
     BSDIFF = 1  # bsdiff's control, diff and extra, applied to a stretch of the source
     DATA = 2  # the payload is the window
+    PLANES = 3  # the change of quantised blocks, field by field
 
 
 class Codec(IntEnum):
@@ -37,6 +38,7 @@ class Codec(IntEnum):
     NONE = 0
     BZ2 = 1
     ZSTD = 2
+    DEFLATE = 3  # of planes only: Huffman's code alone fits noise best
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Window:
     payload_len: int
     payload_sha256: bytes
     dst_sha256: bytes
+    blocks: int = 0  # of PLANES: ggml's number of the tensors' type
 
     @property
     def dst_end(self) -> int:

@@ -48,13 +48,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One artifact of a generation. ``where``: the package's own file, "" = an object."""
+    """One artifact of a generation. ``where``: the package's own file, "" = an object.
+    ``base``: of an adapter, the hash of its model.
+    """
 
     kind: str
     name: str
     version: str
     sha256: str
     where: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.fakes.pki import START, Party, Wish, authority, make
@@ -117,6 +118,31 @@ def test_a_revoked_key_anywhere_in_the_path_is_refused(which: str) -> None:
     banned = {"leaf": leaf, "middle": middle, "anchor": anchor}[which].spki
     with pytest.raises(Revoked):
         _verify(leaf, anchor, revoked=(banned,))
+
+
+def test_a_certificate_has_one_form_only() -> None:
+    """Its signature's "unused bits" are outside of everything that is signed."""
+    anchor = authority()
+    for _ in range(64):  # until a signature ends in a bit that may be called unused
+        (der,) = make(Wish(), anchor).chain
+        found = chain.load(der)
+        if found.signature[-1] % 2 == 0:
+            break
+    at = len(der) - len(found.signature) - 1
+    assert der[at] == 0
+    other = der[:at] + b"\x01" + der[at + 1 :]
+    assert x509.load_der_x509_certificate(other).signature == found.signature
+    with pytest.raises(BadChain, match="second form"):
+        chain.load(other)
+
+
+def test_a_certificate_whose_name_is_nonsense_is_refused_when_it_is_read() -> None:
+    """The parser looks at names late: behind everything that expects its errors."""
+    (der,) = make(Wish("signer"), authority()).chain
+    at = der.rindex(b"signer") - 2  # the text's type
+    assert der[at] == 0x0C
+    with pytest.raises(BadChain):
+        chain.load(der[:at] + b"\x1f" + der[at + 1 :])
 
 
 @pytest.mark.parametrize("der", [b"", b"\x30", b"\x30\x82\xff\xff" + bytes(100), bytes(200)])

@@ -10,11 +10,13 @@ from tests.fakes.delta_files import SMALL, MemoryFile, applied, made
 
 from stoker_ota.core import delta_index
 from stoker_ota.core.choice import CODECS, Choosing
+from stoker_ota.drivers import pool as pool_module
 from stoker_ota.drivers.pool import InlinePool, ProcessPool
 from stoker_ota.errors import (
     BadDelta,
     ChunkHash,
     DeltaTooLarge,
+    Dependency,
     InvalidRequest,
     OtaError,
     ResultHash,
@@ -78,6 +80,18 @@ def test_the_same_inputs_give_the_same_bytes_on_any_number_of_processes(tmp_path
     pool = ProcessPool(old, new, 2)
     delta_make.make(MemoryFile(OLD), MemoryFile(NEW), out, pool, SMALL)
     assert bytes(out.data) == made(OLD, NEW)[0] == made(OLD, NEW)[0]
+
+
+def test_a_machine_that_refuses_semaphores_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as an output that cannot be written: /dev/shm of a bare chroot belongs to root."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pool_module, "ProcessPoolExecutor", refused)
+    with pytest.raises(Dependency, match="several processes: Permission denied") as caught:
+        list(ProcessPool(Path("old"), Path("new"), 2).make([], SMALL.choosing))
+    assert "--jobs 1" in caught.value.hint
 
 
 def test_a_delta_that_saves_too_little_is_refused() -> None:

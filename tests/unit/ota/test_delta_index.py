@@ -29,8 +29,8 @@ def raw(index: Index) -> bytes:
     )  # fmt: skip
     rows = [
         struct.pack(
-            "<BBHIIIQQ32s32s", w.op, w.codec, 0, w.src_len, w.dst_len, w.payload_len, w.src_off,
-            w.payload_off, w.payload_sha256, w.dst_sha256,
+            "<BBHIIIQQ32s32s", w.op, w.codec, w.blocks, w.src_len, w.dst_len, w.payload_len,
+            w.src_off, w.payload_off, w.payload_sha256, w.dst_sha256,
         )
         for w in index.windows
     ]  # fmt: skip
@@ -72,6 +72,11 @@ def test_an_index_is_read_back_as_it_was() -> None:
         (with_window(1, codec=Codec.NONE), "BSDIFF with codec NONE"),
         (with_window(2, payload_off=69), "payload at 69, not at 70"),  # overlapping
         (with_window(2, payload_off=71), "payload at 71, not at 70"),  # a gap
+        (with_window(1, blocks=12), "BSDIFF with blocks of type 12"),
+        (with_window(1, op=Op.PLANES, codec=Codec.NONE, blocks=5), "PLANES with blocks of type 5"),
+        (with_window(1, op=Op.PLANES, blocks=12), "PLANES with codec ZSTD"),
+        (with_window(1, op=Op.PLANES, codec=Codec.NONE, blocks=12), "of planes over 8192"),
+        (with_window(1, codec=Codec.DEFLATE), "BSDIFF with codec DEFLATE"),
         (with_window(2, src_len=1), "is data and names a source"),
         (with_window(2, payload_len=99), "plain data of another length"),
         (replace(GOOD, target=Content(8291, SUM)), "ends behind the target"),
@@ -100,7 +105,8 @@ def test_a_wrong_index_is_refused_with_its_reason(index: Index, reason: str) -> 
         (104, b"\0" * 8, "payloads are 170 bytes"),
         (112, b"\7", "unknown op 7"),
         (113, b"\7", "codec 7"),
-        (114, b"\1", "mean nothing"),
+        (114, b"\1", "COPY with blocks of type 1"),
+        (112, b"\3", "PLANES with blocks of type 0"),
     ],
 )
 def test_a_wrong_byte_under_a_right_hash_is_refused(at: int, value: bytes, reason: str) -> None:

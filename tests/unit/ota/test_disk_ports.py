@@ -91,6 +91,19 @@ def test_names_cannot_be_made_where_no_folder_is(disk: Disk) -> None:
         disk.sync_folder("nothing")
 
 
+def test_a_stretch_of_a_file_is_read_and_copied_or_refused(disk: Disk) -> None:
+    disk.write("file", b"0123456789")
+    assert disk.read_part("file", 2, 3) == b"234"
+    disk.copy_part("file", 8, 2, "piece")
+    disk.copy_part("file", 3, 0, "empty")
+    assert (disk.read("piece", 9), disk.read("empty", 9)) == (b"89", b"")
+    for name, offset in (("file", 9), ("gone", 0)):
+        with pytest.raises(FileUnreadable):
+            disk.read_part(name, offset, 2)
+        with pytest.raises(FileUnreadable):
+            disk.copy_part(name, offset, 2, "other")
+
+
 def test_a_sealed_file_is_still_read(disk: Disk) -> None:
     disk.write("file", b"1")
     disk.seal("file")

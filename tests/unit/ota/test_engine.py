@@ -14,9 +14,11 @@ from stoker_ota.core.targeting import Device
 from stoker_ota.errors import (
     BadDelta,
     ChunkHash,
+    FileUnreadable,
     NoMemory,
     NoSpace,
     OtaError,
+    SourceMismatch,
     StorageFailed,
     Unavailable,
     Unhealthy,
@@ -292,3 +294,16 @@ def test_cuts_upon_cuts_always_come_to_an_end() -> None:
 
 def test_the_bench_is_the_real_store_on_a_disk_that_can_be_cut() -> None:
     assert isinstance(Bench().disk, FakeDisk)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("error", [SourceMismatch, FileUnreadable])
+def test_a_corrupt_source_gives_way_to_the_whole_file_only_if_that_is_allowed(
+    bench: Bench, allowed: bool, error: type[OtaError]
+) -> None:
+    bench.patcher.error = error("cannot apply the delta: the source is another file")
+    engine = _update(bench, bench.boot(), network={"allow_full": allowed})
+    assert bench.content() == (NEW if allowed else OLD)
+    assert engine.journal.phase is Phase.IDLE
+    if not allowed:
+        assert Store(bench.disk).history().records[-1]["code"] == error.code

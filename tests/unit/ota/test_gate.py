@@ -287,3 +287,55 @@ def test_every_flipped_byte_of_a_signed_manifest_is_refused(world: World) -> Non
         broken = data[:at] + bytes([data[at] ^ 0x04]) + data[at + 1 :]
         with pytest.raises((BadDocument, BadSignature, BadChain, MixAndMatch)):
             gate.accept_manifest("chat", broken, world.trust(), catalog, Floors(), NOW)
+
+
+POLICY = {
+    "kind": "policy", "name": "site", "version": "1", "release_counter": 1,
+    "size": 10, "sha256": "cd" * 32, "full": ["file:objects/cd"],
+}  # fmt: skip
+MODEL = {**POLICY, "kind": "model", "name": "chat"}
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "signers", "good"),
+    [
+        ([POLICY], ["policy"], True),
+        ([POLICY], ["release"], False),
+        ([MODEL], ["policy"], False),
+        ([MODEL, POLICY], ["release"], False),
+        ([MODEL, POLICY], ["policy"], False),
+        ([MODEL, POLICY], ["release", "policy"], True),
+        ([POLICY], ["catalog"], False),
+    ],
+)
+def test_policies_take_the_policy_s_signers_and_all_else_the_release_s(
+    world: World, artifacts: list[object], signers: list[str], good: bool
+) -> None:
+    data = _manifest(world, *(world.parties[name] for name in signers), artifacts=artifacts)
+    if good:
+        assert _accept_manifest(world, data).version == 1
+    else:
+        with pytest.raises(BadChain, match="role"):
+            _accept_manifest(world, data)
+
+
+def test_without_a_policy_role_in_trust_no_policy_is_taken(world: World) -> None:
+    data = _manifest(world, world.parties["policy"], artifacts=[POLICY])
+    trust = world.trust()
+    roles = {name: role for name, role in trust.roles.items() if name != "policy"}
+    catalog = world.catalog(1, ("chat", 1, data))
+    with pytest.raises((BadChain, BadSignature)):
+        gate.accept_manifest("chat", data, replace(trust, roles=roles), catalog, Floors(), NOW)
+    both = _manifest(world, world.parties["policy"], world.parties["release"], artifacts=[POLICY])
+    catalog = world.catalog(1, ("chat", 1, both))
+    with pytest.raises(BadSignature, match="nobody is trusted"):
+        gate.accept_manifest("chat", both, replace(trust, roles=roles), catalog, Floors(), NOW)
+
+
+def test_a_revoked_policy_signer_does_not_count_beside_a_good_release(world: World) -> None:
+    parties = (world.parties["release"], world.parties["policy"])
+    data = _manifest(world, *parties, artifacts=[MODEL, POLICY])
+    trust = world.trust(revoked=frozenset({world.parties["policy"].spki}))
+    catalog = world.catalog(1, ("chat", 1, data))
+    with pytest.raises(BadChain):
+        gate.accept_manifest("chat", data, trust, catalog, Floors(), NOW)

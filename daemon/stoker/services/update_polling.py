@@ -1,0 +1,67 @@
+"""Looks at the sources by itself: when, and which of what it found is installed.
+
+Part of the update thread; what is listed and what is refused is the service's and the engine's.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from stoker import errors
+from stoker.events.updates import Deployment
+from stoker.units import Seconds
+
+_log = logging.getLogger(__name__)
+_SHARE: Final = 0.1
+"""Of the interval, at random: devices that started together must not look together."""
+
+
+class Polling:
+    """``every_s`` 0 = never. ``automatic``: the one new deployment that a look found begins."""
+
+    def __init__(
+        self,
+        every_s: Seconds,
+        automatic: bool,
+        now_s: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._every_s, self._automatic, self._now_s, self._draw = every_s, automatic, now_s, draw
+        self._next_s = now_s() + every_s * draw()
+
+    def due_s(self) -> float | None:
+        """Until the next look; None = there is none."""
+        return max(0.0, self._next_s - self._now_s()) if self._every_s else None
+
+    def turn(
+        self, look: Callable[[], Sequence[Deployment]], begin: Callable[[str], object]
+    ) -> None:
+        """Looks if it is time. What goes wrong is logged: the next look may do better."""
+        if self.due_s() != 0.0:
+            return
+        self._next_s = self._now_s() + self._every_s * (1.0 + _SHARE * self._draw())
+        try:
+            new = [item for item in look() if item.state == "new"]
+            if self._automatic and len(new) == 1:
+                begin(new[0].name)
+        except errors.StokerError as error:
+            _log.warning("cannot look for updates: %s", error.message)
+
+
+def pick(listed: Sequence[Deployment], wanted: str) -> Deployment:
+    """The deployment of the last look that ``wanted`` names, "" = the only new one."""
+    found = [item for item in listed if item.source and (not wanted or item.name == wanted)]
+    new = [item for item in found if item.state == "new"]
+    if len(new) == 1:
+        return new[0]
+    if wanted and found:
+        return found[0]  # whoever installs it says what is wrong with it
+    names = ", ".join(sorted({item.name for item in listed})) or "nothing"
+    raise errors.InvalidRequest(
+        f"cannot install {wanted or 'from the sources'}: the last look found {names}",
+        hint="stokerctl update check looks anew; name the deployment",
+    )
