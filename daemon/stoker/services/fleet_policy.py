@@ -1,0 +1,95 @@
+"""Settings that the fleet may set: those that a reload takes over, kept beside the agent's state.
+
+The device's own files win over them. A set that the configuration refuses changes nothing.
+Paths, users, sensors and the fleet's own access are not among them, on purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from stoker.config.changes import LIVE
+from stoker.errors import InvalidRequest
+from stoker.ports.system import StateFile
+
+_log = logging.getLogger(__name__)
+_NEVER: Final = ("device.", "access.", "users.", "groups.")
+ALLOWED: Final = tuple(key for key in LIVE if not key.startswith(_NEVER))
+"""What a reload takes over, but for who the device is and who may do what on it."""
+MAX_VALUES: Final = 64
+_VALUES, _MODEL = "values", "model"
+_PLAIN: Final = (str, int, float, bool)
+
+
+class PolicyKeeper:
+    """``reload`` reads the whole configuration anew; it may be called from any thread."""
+
+    def __init__(self, file: StateFile, reload: Callable[[], Future[tuple[str, ...]]]) -> None:
+        self._file, self._reload = file, reload
+
+    def set(self, values: Mapping[str, object]) -> Future[Sequence[str]]:
+        """Replaces the whole policy. Brings the keys that need a restart. InvalidRequest."""
+        values = flat(values)
+        check(values)
+        before = dict(self._file.load())
+        self._file.save({**before, _VALUES: dict(values)})
+        done: Future[Sequence[str]] = Future()
+
+        def told(read_again: Future[tuple[str, ...]]) -> None:
+            try:
+                done.set_result(read_again.result())
+            except Exception as error:
+                self._file.save(before)
+                done.set_exception(error)
+
+        self._reload().add_done_callback(told)
+        return done
+
+    def keep_model(self, name: str) -> None:
+        """A restart serves it too."""
+        self._file.save({**self._file.load(), _MODEL: name})
+
+
+def flat(values: Mapping[str, object], path: str = "") -> dict[str, object]:
+    """Tables become full names: {"a": {"b": 1}} and {"a.b": 1} are the same."""
+    found: dict[str, object] = {}
+    for key, value in values.items():
+        here = f"{path}.{key}" if path else key
+        found |= flat(value, here) if isinstance(value, Mapping) else {here: value}
+    return found
+
+
+def check(values: Mapping[str, object]) -> None:
+    """Names only: what a value may be is the configuration's to say."""
+    if len(values) > MAX_VALUES:
+        raise InvalidRequest(f"cannot set policy: more than {MAX_VALUES} values")
+    for key, value in values.items():
+        if not any(key == word or (word[-1] == "." and key.startswith(word)) for word in ALLOWED):
+            raise InvalidRequest(
+                f"cannot set policy: {key[:80]} is not the fleet's to set",
+                hint="docs/fleet.md lists what is",
+            )
+        if not isinstance(value, _PLAIN):
+            raise InvalidRequest(f"cannot set policy: {key[:80]} is no plain value")
+
+
+def tables(file: StateFile) -> tuple[dict[str, object], dict[str, object]]:
+    """(before the files, after them): what was set, and the model that was activated."""
+    kept = file.load()
+    values, model = kept.get(_VALUES), kept.get(_MODEL)
+    before = as_tables(values) if isinstance(values, Mapping) else {}
+    return before, {"models": {"default": model}} if isinstance(model, str) else {}
+
+
+def as_tables(values: Mapping[str, object]) -> dict[str, object]:
+    """As a configuration file would have them: ``a.b`` = 1 becomes {"a": {"b": 1}}."""
+    out: dict[str, object] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        table = out.setdefault(section, {})
+        if isinstance(table, dict):
+            table[name] = value
+    return out

@@ -1,0 +1,220 @@
+"""stoker-ota command, desired, device enroll: a fleet's operator at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import tomllib
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stoker_ota.cli import broker_words
+from stoker_ota.cli.console import Console
+from stoker_ota.cli.keyring import Keyring, moment, new_key
+from stoker_ota.core import envelope, fleet_documents, fleet_orders
+from stoker_ota.core.fleet_documents import Command, Desired, Target
+from stoker_ota.core.topics import Topics
+from stoker_ota.drivers import folders
+from stoker_ota.errors import InvalidRequest, Unavailable
+from stoker_ota.services import authority, device_ca
+
+AGAIN_S: Final = 5.0
+ROLE: Final = "fleet"
+
+
+def run(args: Namespace, console: Console) -> None:
+    """One command. OtaError."""
+    words = " ".join(part for part in (args.command, getattr(args, "verb", "")) if part)
+    commands: dict[str, Callable[[Namespace, Console], None]] = {
+        "command": command, "desired": desired, "device enroll": enroll,
+    }  # fmt: skip
+    commands[words](args, console)
+
+
+def command(args: Namespace, console: Console) -> None:
+    to = fleet_orders.target(args.device, args.group, args.label)
+    ring, now = Keyring(args), moment(Namespace(now=""))
+    made = fleet_orders.command(
+        args.word, to, args.args,
+        identity=fleet_orders.uuid7(time.time_ns() // 1_000_000,
+                                    int.from_bytes(os.urandom(10), "big")),
+        sequence=_next_sequence(ring), now=now, life_s=args.expires_s,
+    )  # fmt: skip
+    payload = fleet_documents.command_payload(made)
+    fleet_documents.parse_command(payload)  # what a device would refuse is refused here
+    data = authority.sign(fleet_documents.COMMAND_TYPE, payload, (ring.holder(ROLE),))
+    if args.output is not None:
+        folders.write_new(args.output, data)
+        _said(console, {"command": made.id, "file": str(args.output)}, f"{args.output}: {made.id}")
+        return
+    _send(args, console, made, data)
+
+
+def desired(args: Namespace, console: Console) -> None:
+    ring, now = Keyring(args), moment(args)
+    try:
+        table = tomllib.loads(folders.read(args.state, 256 << 10).decode())
+    except ValueError as error:
+        raise InvalidRequest(f"cannot read {args.state}: {error}") from error
+    if args.number:
+        table["version"] = args.number
+    topics = Topics(args.root)
+    topic = fleet_orders.place(topics, str(table.get("audience", "")))
+    if args.output is not None:
+        made, data = _made(ring, table, None, now, args.days)
+        folders.write_new(args.output, data)
+        _said(console, {"audience": made.audience, "version": made.version},
+              f"{args.output}: {made.audience} version {made.version}")  # fmt: skip
+        return
+    with _link(args) as link:
+        before = _before(link.kept(topic))
+        made, data = _made(ring, table, before, now, args.days)
+        link.publish(topic, data, retain=True)
+    _said(console, {"audience": made.audience, "version": made.version, "topic": topic},
+          f"{made.audience} version {made.version} is published")  # fmt: skip
+
+
+def enroll(args: Namespace, console: Console) -> None:
+    ring, now = Keyring(args), moment(args)
+    if not (ring.folder / "keys" / f"{device_ca.NAME}.pem").exists():
+        ring.add(device_ca.found(args.operator, now, new_key()))
+        console.note(f"{ring.folder}/certificates/{device_ca.NAME}.pem: the broker's cafile")
+    holder = ring.holder(device_ca.NAME)
+    request = folders.read(args.request, 64 << 10)
+    folders.write_new(args.output, device_ca.sign(request, args.device, holder, now, args.days))
+    mosquitto = fleet_orders.mosquitto_rights(args.root)
+    emqx = fleet_orders.emqx_rights(args.root)
+    if console.as_json:
+        facts = {"device": args.device, "certificate": str(args.output)}
+        console.json({**facts, "mosquitto": mosquitto.split("\n"), "emqx": emqx.split("\n")})
+        return
+    console.line(f"{args.output}: {args.device}, {args.days} days")
+    console.line("\nMosquitto, acl_file (with use_identity_as_username true):")
+    console.line(mosquitto)
+    console.line('\nEMQX, acl.conf (with peer_cert_as_username = "cn"):')
+    console.line(emqx)
+
+
+@dataclass
+class Watch:
+    """What has been heard of one command, by device."""
+
+    topics: Topics
+    identity: str
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def hear(self, topic: str, payload: bytes) -> bool:
+        """Whether it was news. Answers are the broker's word: they are shown, not obeyed."""
+        device, leaf = self.topics.whose(topic)
+        if leaf != "result":
+            return False
+        try:
+            found = json.loads(payload)
+        except ValueError:
+            return False
+        if not isinstance(found, dict) or found.get("id") != self.identity:
+            return False
+        old = self.states.get(device)
+        if old is not None and int(old.get("number", 0)) >= int(found.get("number", 0)):
+            return False
+        self.states[device] = found
+        return True
+
+    @property
+    def over(self) -> bool:
+        return bool(self.states) and all(
+            item.get("state") in fleet_orders.FINAL for item in self.states.values()
+        )
+
+
+def _send(args: Namespace, console: Console, made: Command, data: bytes) -> None:
+    """Again and again, until everybody we know of has answered or the time is over."""
+    topics = Topics(args.root)
+    topic, results = _places(topics, made.target, args.to_group)
+    watch, alone = Watch(topics, made.id), bool(made.target.device)
+    limit = time.monotonic() + min(args.wait_s, args.expires_s)
+    with _link(args) as link:
+        link.subscribe([results])
+        again_s = 0.0
+        while time.monotonic() < limit and not (watch.over and alone):
+            if time.monotonic() >= again_s and not (alone and watch.states):
+                link.publish(topic, data, retain=False, expiry_s=args.expires_s)
+                again_s = time.monotonic() + AGAIN_S
+            heard = link.hear(min(0.5, limit - time.monotonic()))
+            if heard is not None and watch.hear(heard.topic, heard.payload):
+                _show(console, watch, topics.whose(heard.topic)[0])
+    if console.as_json:
+        console.json({"command": made.id, "devices": watch.states})
+    if not watch.states:
+        raise Unavailable(
+            f"nobody has answered command {made.id}",
+            hint="it counts until it expires; devices that come back will do it",
+        )
+    bad = [name for name, item in watch.states.items() if item.get("state") != "succeeded"]
+    if bad:
+        item = watch.states[bad[0]]
+        raise Unavailable(f"{bad[0]}: {item.get('state')}: {item.get('detail', '')}".rstrip(": "))
+
+
+def _show(console: Console, watch: Watch, device: str) -> None:
+    if console.as_json:
+        return
+    item = watch.states[device]
+    why = " ".join(str(item.get(key, "")) for key in ("code", "detail")).strip()
+    console.line(f"{device:<24}{item.get('state', ''):<12}{why}".rstrip())
+    if item.get("state") == "succeeded" and item.get("data"):
+        console.line(json.dumps(item["data"], indent=1, ensure_ascii=False))
+
+
+def _places(topics: Topics, to: Target, to_group: str) -> tuple[str, str]:
+    """(topic of the command, filter for its results)."""
+    if to.device:
+        return topics.device(to.device, "cmd"), topics.device(to.device, "result")
+    if not to.group and not to_group:
+        raise InvalidRequest("cannot send it by labels alone: --to-group says where it goes")
+    return topics.group(to.group or to_group, "cmd"), topics.every_device("result")
+
+
+def _link(args: Namespace) -> Any:
+    place = broker_words.broker(args)
+    from stoker_ota.drivers.mqtt_operator import OperatorLink
+
+    return OperatorLink(place)
+
+
+def _made(
+    ring: Keyring, table: dict[str, Any], before: Desired | None, now: Any, days: int
+) -> tuple[Desired, bytes]:
+    made = fleet_orders.desired(table, before, now, days)
+    payload = fleet_documents.desired_payload(made)
+    fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
+    return made, authority.sign(fleet_documents.DESIRED_TYPE, payload, (ring.holder(ROLE),))
+
+
+def _before(data: bytes) -> Desired | None:
+    """What the broker has; it is only used to count on."""
+    if not data:
+        return None
+    limit = 4 * fleet_documents.MAX_DESIRED_BYTES
+    return fleet_documents.parse_desired(envelope.parse(data, max_bytes=limit).payload)
+
+
+def _next_sequence(ring: Keyring) -> int:
+    """Rising, also when the file is lost or several operators sign: seconds, or one more."""
+    path = ring.folder / "fleet-sequence"
+    kept = int(path.read_text()) if path.exists() else 0
+    number = max(kept + 1, int(time.time()))
+    folders.replace(path, str(number).encode())
+    return number
+
+
+def _said(console: Console, facts: dict[str, object], line: str) -> None:
+    if console.as_json:
+        console.json(facts)
+    else:
+        console.line(line)
+        sys.stdout.flush()

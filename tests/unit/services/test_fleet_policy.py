@@ -1,0 +1,87 @@
+"""What a fleet may set, and that a set which the configuration refuses changes nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes.system import MemoryStateFile
+
+from stoker.config.parse import parse
+from stoker.errors import ConfigInvalid, InvalidRequest
+from stoker.services import fleet_policy
+from stoker.services.fleet_policy import PolicyKeeper
+
+
+class Rig:
+    """``reload`` reads as the agent does."""
+
+    def __init__(self) -> None:
+        self.file = MemoryStateFile()
+        self.keeper = PolicyKeeper(self.file, self.reload)
+
+    def reload(self) -> Future[tuple[str, ...]]:
+        done: Future[tuple[str, ...]] = Future()
+        try:
+            self.config()
+            done.set_result(("x.y",))
+        except ConfigInvalid as error:
+            done.set_exception(error)
+        return done
+
+    def config(self) -> int:
+        before, after = fleet_policy.tables(self.file)
+        files = {"inference": {"queue_limit": 9}}
+        assert set(after) <= {"models"}
+        found = parse([("fleet", before), ("file", files)])
+        assert found.inference.queue_limit == 9  # the device's own word
+        return found.inference.max_tokens
+
+
+def test_a_policy_counts_before_the_devices_own_files_and_is_replaced_as_a_whole() -> None:
+    rig = Rig()
+    done = rig.keeper.set({"inference.max_tokens": 7, "inference.queue_limit": 3})
+    assert done.result(0) == ("x.y",)
+    assert rig.config() == 7
+    rig.keeper.set({"inference": {"max_tokens": 8}}).result(0)
+    assert rig.config() == 8
+    rig.keeper.set({}).result(0)
+    assert rig.config() == 512
+
+
+def test_a_wrong_value_changes_nothing() -> None:
+    rig = Rig()
+    rig.keeper.set({"inference.max_tokens": 7}).result(0)
+    with pytest.raises(ConfigInvalid):
+        rig.keeper.set({"inference.max_tokens": 0}).result(0)
+    assert rig.config() == 7
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["updates.trust", "fleet.broker", "device.id", "device.labels", "access.admin_group",
+     "users.joe.tokens_per_minute", "groups.x.queued_jobs", "models.default", "runner.engine",
+     "daemon.state_dir", "thermal.sysfs_root", "inference", "", "."],
+)  # fmt: skip
+def test_who_may_what_and_where_things_are_is_not_the_fleets_to_set(key: str) -> None:
+    rig = Rig()
+    with pytest.raises(InvalidRequest):
+        rig.keeper.set({key: 1})
+    assert rig.file.load() == {}
+
+
+def test_an_activated_model_outlives_a_policy_and_wins() -> None:
+    rig = Rig()
+    rig.keeper.keep_model("small")
+    rig.keeper.set({"inference.max_tokens": 7}).result(0)
+    assert fleet_policy.tables(rig.file)[1] == {"models": {"default": "small"}}
+
+
+KEYS = st.sampled_from(["inference.max_tokens", "sampling.top_p", "quotas.queued_jobs"])
+
+
+@given(st.dictionaries(KEYS, st.integers(1, 9)))
+def test_tables_and_full_names_are_the_same(values: dict[str, object]) -> None:
+    assert fleet_policy.flat(fleet_policy.as_tables(values)) == values
