@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_the_whole_tour_on_the_real_model(env: Env, root: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout
-    assert [f"{n}/8" in said for n in range(1, 9)] == [True] * 8
+    assert [f"{n}/9" in said for n in range(1, 10)] == [True] * 9
     assert "$ stokerctl ask 'Hello!'" in said
     assert "$ busctl --address=unix:path=" in said
     assert "$ gdbus call --address unix:path=" in said
@@ -62,6 +63,11 @@ def test_the_whole_tour_on_the_real_model(env: Env, root: Path) -> None:
     assert "it served all the time" in said
     assert "cannot accept the signature of CN=release" in said
     assert "unhealthy" in said
+    assert re.search(
+        r"command config.get .* --broker mqtt://127.0.0.1:\d+\n.*succeeded", said, re.S
+    )
+    assert "2 documents" in said
+    assert "in use      set 2: smollm2 3, over the air" in said
     assert done.stderr == ""
     _nothing_left(env)
 

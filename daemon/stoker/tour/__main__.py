@@ -14,6 +14,8 @@ from typing import Final, NoReturn
 
 from stoker.errors import StokerError
 from stoker.tour import heat, screen, stage, walk
+from stoker.tour.fleet import Fleet, Mosquitto
+from stoker.tour.operator import Operator
 from stoker.tour.steps import Guide
 from stoker.tour.update import Update
 from stoker_client import Stoker, StokerClientError
@@ -55,17 +57,26 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
     with stage.Stage() as scene:
         options = ["--model", str(model), "--engine", args.engine]
         model = model.absolute()
-        settings = Update.config(scene.folder, model)
+        real = args.engine == "llama"  # the test engine has no model to update
+        broker = Mosquitto(scene.folder) if real else None
+        settings = Update.config(scene.folder, model) + (broker.config() if broker else "")
         daemon = stage.Daemon("stokerd", scene.folder, scene.bus, options, settings)
         try:
             with Stoker(scene.bus) as stoker:
+                if broker is not None:
+                    scene.enter(broker)
                 scene.enter(daemon)
                 daemon.wait_for_name(stoker)
                 story = [ECHO_STORY] if args.engine == "echo" else []
                 guide = Guide(view, stoker, args.ask or QUESTION, *story)
                 loop = heat.Heat(view, stoker, scene, args.heat_seconds)
-                update = Update(view, stoker, scene.folder, model)
-                walk.walk(_steps(guide, loop, update, real=args.engine == "llama"), view)
+                steps = _steps(guide, loop)
+                if broker is not None:
+                    operator = Operator(view, scene.folder, model)
+                    steps += _updates(
+                        Update(view, stoker, operator, model), Fleet(view, stoker, operator, broker)
+                    )
+                walk.walk([*steps, walk.Step("What next", 5, guide.next)], view)
         except (walk.StepFailed, StokerError, StokerClientError) as error:
             return _failed(view, error, scene)
         if screen.interactive() and not args.non_interactive:
@@ -73,8 +84,8 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
     return 0
 
 
-def _steps(guide: Guide, loop: heat.Heat, update: Update, *, real: bool) -> list[walk.Step]:
-    steps = [
+def _steps(guide: Guide, loop: heat.Heat) -> list[walk.Step]:
+    return [
         walk.Step("The board and its sensors", 15, guide.board),
         walk.Step("The model is loaded", 180, guide.loading),
         walk.Step("A question with stokerctl", 300, guide.ask),
@@ -82,10 +93,14 @@ def _steps(guide: Guide, loop: heat.Heat, update: Update, *, real: bool) -> list
         walk.Step("The runner is killed, and answers again", 120, guide.killed),
         walk.Step("Temperature and cap", 60, loop.show),
     ]
-    if real:  # the test engine has no model to update
-        title = "Signed updates: one kept, one refused, one taken back"
-        steps.append(walk.Step(title, 120, update.show))
-    return [*steps, walk.Step("What next", 5, guide.next)]
+
+
+def _updates(update: Update, fleet: Fleet) -> list[walk.Step]:
+    title = "Signed updates: one kept, one refused, one taken back"
+    return [
+        walk.Step(title, 120, update.show),
+        walk.Step("A fleet: a command and a delta over MQTT", 90, fleet.show),
+    ]
 
 
 def _failed(view: screen.Screen, error: Exception, scene: stage.Stage) -> int:

@@ -41,6 +41,7 @@ class Heat:
         self._screen.fact("here", screens.heat({**facts, "thermal_state": facts["state"]}, plain))
         cap = int(facts["cap_khz"])
         self._screen.fact("cap", screens.clock(cap) if cap else "none")
+        self._screen.fact("points", screens.point(facts, plain))
         if facts.get("policies") and facts.get("sensors"):
             return
         self._screen.say(

@@ -14,15 +14,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from stoker.errors import Unavailable
 from stoker.tour import children
 from stoker.tour.private_bus import PrivateBus
 from stoker_client import Stoker, StokerClientError
 
+_T = TypeVar("_T")
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 25.0  # stokerd waits for its runner and for slow readers
@@ -107,8 +109,8 @@ class Stage:
         with _shielded():
             self._stack.__exit__(kind, error, trace)
 
-    def enter(self, daemon: Daemon) -> Daemon:
-        """Start a daemon that lives as long as the stage."""
+    def enter(self, daemon: AbstractContextManager[_T]) -> _T:
+        """Start a daemon that lives as long as the stage; the last one ends first."""
         return self._stack.enter_context(daemon)
 
 
