@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stoker.errors import NotFound, by_code
 from stoker.events.heat_finds import Finding, Found
@@ -209,7 +209,9 @@ class FakeInference:
                     self._tell_finished(job)
                 return ""
             case ["describe"]:
-                facts = {"ask": job.ask, "delivery": job.delivery, "owner": job.view.owner}
+                facts: dict[str, Any] = {
+                    "ask": job.ask, "delivery": job.delivery, "owner": job.view.owner,
+                }  # fmt: skip
                 text = json.dumps({name: asdict(value) for name, value in facts.items()})
                 return self._token(job, text)
             case words:

@@ -22,6 +22,7 @@ from tests.fakes.update_door import FakeUpdates
 
 from stoker.core.fleet_outbox import Caps
 from stoker.core.fleet_session import Pace
+from stoker.core.measures import Counted
 from stoker.drivers.device_facts import DeviceClock
 from stoker.drivers.fleet_store import SqliteFleetStore
 from stoker.drivers.mqtt import PahoBroker
@@ -217,7 +218,7 @@ class _Wiring:
         sources = Sources(
             device._inference, device._thermal, device.engine, self._store.recent,
             labels=lambda: no_labels, fleet=self._desk.snapshot, paused=lambda: False,
-            clock_word=lambda: "ok", meter=Meter(device._inference, time.monotonic).take,
+            clock_word=lambda: "ok", meter=Meter(device._inference, time.monotonic, Counted).take,
             commands=self._deeds.names, board="simulated", device=device.name,
         )  # fmt: skip
         ways = Ways(

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -57,7 +58,7 @@ class Wish:
     uses: Sequence[str] = (CODE_SIGNING,)
     uris: Sequence[str] = ()
     digital_signature: bool = True
-    digest: hashes.HashAlgorithm = field(default_factory=hashes.SHA256)
+    digest: Any = field(default_factory=hashes.SHA256)
     path_length: int | None = None
     critical: bytes | None = None  # an extension nobody knows
 

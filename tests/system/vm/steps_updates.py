@@ -86,9 +86,18 @@ def serves(field: Field, *numbers: int) -> str:
     told = field.guest.text(["stokerctl", "--json", "models"], user=USER)
     paths = [model["path"] for model in json.loads(told) if model["state"] == "ready"]
     expect(len(paths) == 1, f"models that are ready: {paths}")
-    folders = {f"/generations/{number}/{NAME}" if number else f"{NAME}.gguf" for number in numbers}
-    expect(any(paths[0].endswith(folder) for folder in folders), f"{paths[0]} serves; {now}")
-    return f"set {paths[0].removesuffix(f'/{NAME}').rpartition('/')[2]}"
+    found = [number for number in numbers if _is_of(field, paths[0], number)]
+    expect(bool(found), f"{paths[0]} serves, of none of the sets {numbers}; {now}")
+    return f"set {found[0]}"
+
+
+def _is_of(field: Field, path: str, number: int) -> bool:
+    """Whether this file is the set's model: sets share what they have in common."""
+    if not number:
+        return path.endswith(f"{NAME}.gguf")
+    member = f"/var/lib/stoker/ota/generations/{number}/{NAME}"
+    same = ["test", path, "-ef", member]
+    return field.guest.run(same).code == 0
 
 
 def at_rest(field: Field, current: int) -> float:
