@@ -63,7 +63,9 @@ class StokerClientError(Exception):
         details: Mapping[str, str | int | float | bool] | None = None,
         dbus_name: str = "",
     ) -> None:
-        """``dbus_name``: how the bus itself named its error, e.g. ``UnknownObject``."""
+        """``dbus_name``: how the bus itself named its error, e.g. ``UnknownObject``, or the
+        agent, with its prefix; "" where neither has answered.
+        """
         super().__init__(message)
         self.dbus_name = dbus_name
         self.code = code
@@ -101,7 +103,7 @@ def from_dbus(name: str, message: str) -> StokerClientError:
     first, *rest = message.split("\n")
     if name.startswith(PREFIX):
         hint, details = _tail(rest)
-        return StokerClientError(code_of(name), first, hint=hint, details=details)
+        return StokerClientError(code_of(name), first, hint=hint, details=details, dbus_name=name)
     code, hint = _FOREIGN.get(name.removeprefix(_BUS), ("internal", ""))
     if hint is START_HINT:
         first = "cannot reach Stoker: nothing owns org.stoker.Agent1 on this bus"

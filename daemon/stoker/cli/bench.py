@@ -19,6 +19,7 @@ from typing import Any, Final
 from stoker.cli import bench_table, screens
 from stoker.cli.bars import Bar
 from stoker.cli.bench_table import Bench
+from stoker.cli.failure import why
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
 
@@ -117,7 +118,7 @@ def perplexity(stoker: Stoker, file: Path) -> float:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
-        raise StokerClientError("file-unreadable", f"cannot read {file}: {fault}") from fault
+        raise StokerClientError("file-unreadable", f"cannot read {file}: {why(fault)}") from fault
     nats, tokens = 0.0, 0
     for piece in pieces(text):
         more_nats, more_tokens = stoker.score(piece)
@@ -170,7 +171,7 @@ def _read(name: str) -> Bench:
     try:
         data = json.loads(Path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
-        raise StokerClientError("file-unreadable", f"cannot read {name}: {fault}") from fault
+        raise StokerClientError("file-unreadable", f"cannot read {name}: {why(fault)}") from fault
     return bench_table.parse(data, name)
 
 

@@ -118,10 +118,13 @@ def change(figure: Figure, before: Bench, after: Bench) -> str:
     old, new = before.median(figure.key), after.median(figure.key)
     if old is None or new is None or not old:
         return ""
-    share = f"{100 * (new - old) / abs(old):+.1f} %"
+    percent = round(100 * (new - old) / abs(old), 1)
+    if not percent:
+        return "same"
+    share = f"{percent:+.1f} %"
     first, second = before.values[figure.key], after.values[figure.key]
     if min(first) <= max(second) and min(second) <= max(first):
-        return f"{share} (within the runs' spread)" if new != old else "same"
+        return f"{share} (within the runs' spread)"
     if not figure.better:
         return share
     return f"{share} {'better' if (new > old) is (figure.better == 'higher') else 'worse'}"

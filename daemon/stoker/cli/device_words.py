@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Final
 
 from stoker.cli.verb import Verb
@@ -60,11 +61,19 @@ def _fill_top(parser: argparse.ArgumentParser) -> None:
     add("--count", metavar="N", type=_count, default=0, help="leave after N looks")
 
 
+def _number(word: str) -> float:
+    """What is no number is none of any range: argparse would name our function to people."""
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
 def _count(word: str) -> int:
-    value = int(word)
-    if not 1 <= value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{word} is not 1..1000000 looks")
-    return value
+    value = _number(word)
+    if not 1 <= value <= 1_000_000 or value % 1:
+        raise argparse.ArgumentTypeError(f"{word} is not a whole number of 1..1000000")
+    return int(value)
 
 
 def _fill_report(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +82,7 @@ def _fill_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _hours(word: str) -> float:
-    value = float(word)
+    value = _number(word)
     if not 0.25 <= value <= 24 * 400:
         raise argparse.ArgumentTypeError(f"{word} is not 0.25..9600 hours")
     return value
@@ -87,17 +96,17 @@ def _fill_fleet(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(word: str) -> float:
-    value = float(word)
+    value = _number(word)
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{word} is not a time in seconds")
     return value
 
 
 def _interval(word: str) -> int:
-    value = int(word)
-    if not 100 <= value <= 1_000_000:
+    value = _number(word)
+    if not 100 <= value <= 1_000_000 or value % 1:
         raise argparse.ArgumentTypeError(f"{word} is not 100..1000000 microseconds")
-    return value
+    return int(value)
 
 
 HEAT_AND_TIME: Final = (

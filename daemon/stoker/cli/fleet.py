@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stoker.cli import screens
+from stoker.cli.failure import why
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
 
@@ -106,7 +107,7 @@ def _certificate(path: str | None) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except (OSError, ValueError) as fault:
-        raise StokerClientError("file-unreadable", f"cannot read {path}: {fault}") from fault
+        raise StokerClientError("file-unreadable", f"cannot read {path}: {why(fault)}") from fault
 
 
 def _snake(name: str) -> str:

@@ -151,7 +151,10 @@ def _history(found: Sequence[Facts], terminal: Terminal) -> None:
         terminal.json(list(found))
         return
     for item in found:
-        name = f"{item.get('deployment', '')} {item.get('version', '')}".strip()
+        if (item.get("what"), item.get("code")) == ("failed", "requested"):
+            continue  # somebody wished to go back: "returned" tells it, and nothing failed
+        named = item.get("deployment", "")
+        name = f"{named} {item.get('version', '')}" if named else ""
         why = f"{item.get('code', '')} {item.get('reason', '')}".strip()
         line = f"{item.get('time', '')}  {item.get('what', ''):<12} {name:<20} {why}"
         terminal.line(terminal.clean(line.rstrip()))

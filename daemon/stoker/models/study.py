@@ -208,8 +208,10 @@ def read_text(path: Path, tokens: int) -> Text:
     """Raises FileUnreadable, InvalidRequest."""
     try:
         words = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileUnreadable(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(f"cannot read {path}: it is no UTF-8 text") from error
     if not words.strip():
         raise InvalidRequest(f"cannot measure on {path}: it has no text")
     return Text(words, tokens)

@@ -36,6 +36,7 @@ def size(word: str) -> int:
 def typed_tensor(word: str) -> tuple[str, str]:
     """PATTERN=TYPE."""
     pattern, sign, kind = word.rpartition("=")
+    kind = kind.lower()
     if not sign or kind not in TENSOR_TYPES:
         raise argparse.ArgumentTypeError(
             f"{word} is not PATTERN=TYPE with one of {', '.join(TENSOR_TYPES)}"
@@ -59,10 +60,9 @@ def layers(word: str) -> tuple[int, ...]:
 
 
 def _count(word: str) -> int:
-    value = int(word)
-    if value < 1:
+    if not re.fullmatch(r"\d{1,9}", word) or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word} is not a number of 1 and more")
-    return value
+    return int(word)
 
 
 def _inspect(parser: argparse.ArgumentParser) -> None:
@@ -82,13 +82,25 @@ def _quantize(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE", type=Path, help="the model, best in f16 or bf16")
     add("target", metavar="TARGET", type=Path, help="the new file")
-    add("--type", choices=FILE_TYPES, default="q4_k_m", help="of the file (q4_k_m)")
+    add("--type", type=str.lower, choices=FILE_TYPES, default="q4_k_m", help="of the file (q4_k_m)")
     add("--tensor", metavar="PATTERN=TYPE", type=typed_tensor, action="append", default=[],
         help="another type for tensors whose name fits (may be repeated)")  # fmt: skip
     add("--importance", action="store_true", help="weigh errors by activations over --text")
     add("--budget", metavar="SIZE", type=size, help="mix two types so that it has this size")
-    add("--low", choices=TENSOR_TYPES, default="q4_k", help="with --budget: few bits (q4_k)")
-    add("--high", choices=TENSOR_TYPES, default="q8_0", help="with --budget: more (q8_0)")
+    add(
+        "--low",
+        type=str.lower,
+        choices=TENSOR_TYPES,
+        default="q4_k",
+        help="with --budget: few bits (q4_k)",
+    )
+    add(
+        "--high",
+        type=str.lower,
+        choices=TENSOR_TYPES,
+        default="q8_0",
+        help="with --budget: more (q8_0)",
+    )
     _text(parser, required=False)
 
 
@@ -99,7 +111,7 @@ def _prune(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--layers", metavar="LIST", type=layers, help="to leave out: 3,4,10-12")
     which.add_argument("--count", metavar="N", type=_count, help="so many, by measured harm")
-    add("--type", choices=FILE_TYPES, default="q8_0", help="of the file (q8_0)")
+    add("--type", type=str.lower, choices=FILE_TYPES, default="q8_0", help="of the file (q8_0)")
     _text(parser, required=False)
 
 
@@ -185,4 +197,7 @@ def build() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         verb.fill(parser)
+        parser.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs"
+        )
     return out

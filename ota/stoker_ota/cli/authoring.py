@@ -111,7 +111,7 @@ def trust_revoke(args: Namespace, console: Console) -> None:
     try:
         certificate = x509.load_pem_x509_certificates(folders.read(args.certificate))[0]
     except ValueError as error:
-        raise BadDocument(f"cannot read {args.certificate}: {error}") from error
+        raise BadDocument(f"cannot read {args.certificate}: it is no certificate in PEM") from error
     trust = ring.trust()
     revoked = trust.revoked | {chain.spki_hash(certificate)}
     _next_trust(ring, args, console, replace(trust, revoked=revoked))

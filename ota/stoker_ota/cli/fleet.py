@@ -80,11 +80,11 @@ def desired(args: Namespace, console: Console) -> None:
 
 def enroll(args: Namespace, console: Console) -> None:
     ring, now = Keyring(args), moment(args)
+    request = folders.read(args.request, 64 << 10)  # before an authority is founded for it
     if not (ring.folder / "keys" / f"{device_ca.NAME}.pem").exists():
         ring.add(device_ca.found(args.operator, now, new_key()))
         console.note(f"{ring.folder}/certificates/{device_ca.NAME}.pem: the broker's cafile")
     holder = ring.holder(device_ca.NAME)
-    request = folders.read(args.request, 64 << 10)
     folders.write_new(args.output, device_ca.sign(request, args.device, holder, now, args.days))
     mosquitto = fleet_orders.mosquitto_rights(args.root)
     emqx = fleet_orders.emqx_rights(args.root)

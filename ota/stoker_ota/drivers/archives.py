@@ -27,6 +27,7 @@ def pack(folder: Path, target: Path, progress: Progress) -> tuple[Entry, ...]:
 
 def pack_bundle(folder: Path, target: Path, progress: Progress) -> tuple[Entry, ...]:
     """A whole bundle in one file; what is no part of a bundle is refused. As ``pack``."""
+    _names(folder)  # a folder that cannot be read is not an empty one
     names = [
         (path.relative_to(folder).as_posix(), path)
         for path in folder.rglob("*")

@@ -168,7 +168,9 @@ def load(name: str, key: bytes, chain: bytes, passphrase: bytes) -> Holder:
     try:
         certificate, *above = x509.load_pem_x509_certificates(chain)
     except ValueError as error:
-        raise BadChain(f"cannot read the certificate of {name}: {error}") from error
+        raise BadChain(
+            f"cannot read the certificate of {name}: it is no certificate in PEM"
+        ) from error
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise BadChain(f"cannot use the key of {name}: it is not on P-256")
     if private.public_key() != certificate.public_key():

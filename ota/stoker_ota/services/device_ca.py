@@ -39,7 +39,10 @@ def sign(request: bytes, device: str, holder: Holder, now: datetime, days: int) 
     try:
         asked = x509.load_pem_x509_csr(request)
     except ValueError as error:
-        raise BadDocument(f"cannot read the request: {error}") from error
+        raise BadDocument(
+            "cannot read the request: it is no certificate request in PEM",
+            hint="'stokerctl fleet enroll' prints one on the device",
+        ) from error
     if not asked.is_signature_valid:
         raise BadDocument("cannot sign the request: it does not prove that it has its key")
     key = asked.public_key()

@@ -38,6 +38,7 @@ def test_a_result_shows_medians_with_units_and_spread() -> None:
         (WAIT, (10.0,), (8.0,), "-20.0 % better"),
         (SPEED, (10.0, 13.0), (11.0, 14.0), "+8.7 % (within the runs' spread)"),
         (SPEED, (10.0,), (10.0,), "same"),
+        (WAIT, (599.0,), (599.1,), "same"),
         (SPEED, (), (10.0,), ""),
     ],
 )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stoker.api import errormap
-from stoker.cli import arguments, completion, main, manpage
+from stoker.cli import arguments, bench, completion, fleet, main, manpage
 from stoker.cli.conversation import Ask, Conversation, Leave, Say
 from stoker.cli.failure import report
 from stoker.cli.terminal import Terminal
 from stoker.cli.verb import Verb
-from stoker_client import StokerClientError
+from stoker_client import Stoker, StokerClientError
+from stoker_client.errors import from_dbus
 
 VERBS = ["ask", "chat", "sessions", "status", "models", "tokens", "embed", "thermal", "calibrate",
          "rt", "bench", "top", "report", "update", "fleet", "version", "reload", "restart-runner",
@@ -109,6 +111,38 @@ def test_an_error_becomes_its_exit_status_and_a_message(row: errormap.Row) -> No
     assert report(error, Terminal(out=io.StringIO(), err=err)) == row.exit_status
     assert err.getvalue().startswith("stokerctl: cannot do it: no\n  hint: do that\n")
     assert ("journalctl -u stoker" in err.getvalue()) == (row.code == "unavailable")
+
+
+def test_an_agent_that_answers_is_not_to_be_started() -> None:
+    err = io.StringIO()
+    error = from_dbus("org.stoker.Error.Unavailable", "cannot reach a fleet: no broker")
+    assert report(error, Terminal(out=io.StringIO(), err=err)) == 69
+    assert "systemctl start" not in err.getvalue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["report", "--hours", "abc"], ["top", "--count", "x"], ["top", "--seconds", "nan"],
+     ["bench", "--runs", "0"], ["bench", "--runs", "1.5"], ["rt", "--interval-us", "x"]],
+)  # fmt: skip
+def test_a_wrong_number_is_told_without_names_of_ours(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 64
+    said = capsys.readouterr().err
+    assert f"argument {words[1]}: {words[2]} is not " in said
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda path: bench.perplexity(Stoker(), path), lambda path: bench._read(str(path)),
+     lambda path: fleet._certificate(str(path))],
+)  # fmt: skip
+def test_a_missing_file_is_named_once(read: Callable[[Path], object], tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    with pytest.raises(StokerClientError) as caught:
+        read(missing)
+    assert caught.value.message == f"cannot read {missing}: No such file or directory"
 
 
 def test_an_error_for_programs_is_one_json_line() -> None:

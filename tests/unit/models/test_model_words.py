@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.unit.core.model_shapes import QWEN_1_5B
 
+from stoker.errors import FileUnreadable
 from stoker.models import main, manpage, quantizing, words
-from stoker.models.study import Notebook, identity
+from stoker.models.study import Notebook, identity, read_text
 from stoker.models.tables import read
 
 
@@ -60,6 +61,29 @@ def test_wrong_words_exit_with_64(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["frob"]) == 64
     assert main.run(["prune", "a", "b"]) == 64
     assert main.run(["quantize", "a", "b", "--type", "q9"]) == 64
+
+
+def test_types_are_taken_as_people_and_our_pages_write_them() -> None:
+    given = ["quantize", "a", "b", "--type", "Q4_K_M", "--tensor", "ffn_down=Q8_0", "--json"]
+    args = words.build().parse_args(given)
+    assert (args.type, args.tensor, args.json) == ("q4_k_m", [("ffn_down", "q8_0")], True)
+    assert words.build().parse_args(["--json", "inspect", "a"]).json
+    assert not words.build().parse_args(["inspect", "a"]).json
+
+
+@pytest.mark.parametrize("word", ["x", "0", "-1", "1.5"])
+def test_a_wrong_count_is_told_without_names_of_ours(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        words.build().parse_args(["--threads=" + word, "inspect", "a"])
+    assert f"{word} is not a number of 1 and more" in capsys.readouterr().err
+
+
+def test_a_missing_text_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(FileUnreadable) as caught:
+        read_text(tmp_path / "none", 10)
+    assert str(caught.value) == f"cannot read {tmp_path / 'none'}: No such file or directory"
 
 
 def test_a_notebook_measures_once_and_forgets_what_was_about_something_else(tmp_path: Path) -> None:
