@@ -33,7 +33,11 @@ class Workshop:
             "-m",
             "stoker.models.child",
         ]  # -P: not our folder's modules
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {
+            "GOMP_SPINCOUNT": "2000",  # as a runner has it; see docs/inference.md
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
         child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
