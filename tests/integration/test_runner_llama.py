@@ -88,9 +88,9 @@ def test_load_reports_progress_and_facts(model: Path) -> None:
 
 def test_it_knows_the_capital_of_france(llama: RunnerClient) -> None:
     prompt = "The capital of France is"
-    deltas = llama.ask(Generate("a", raw=True, prompt=prompt, sampling=GREEDY, max_tokens=8))
+    deltas = llama.ask(Generate("a", raw=True, prompt=prompt, sampling=GREEDY, max_tokens=48))
     assert "Paris" in text(deltas)
-    assert len(deltas) > 3, "it streams"
+    assert len(deltas) > 3, "it streams: a frame for each 30 ms"
 
 
 def test_chat_answer_ends_by_itself(llama: RunnerClient) -> None:

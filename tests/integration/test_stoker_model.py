@@ -136,10 +136,10 @@ def test_a_budget_is_met_by_the_groups_that_hurt_least(
 def test_an_ended_study_goes_on_where_it_was_and_comes_to_the_same_end(
     child_env: dict[str, str], tool: Run, source: str, folder: Path
 ) -> None:
-    text, target = str(folder / "text.txt"), folder / "again.gguf"
+    text, target = str(folder / "text.txt"), folder / "ended.gguf"
     words = ("quantize", source, str(target), "--budget", "900K", "--low", "q4_0", "--text", text,
              "--tokens", "80")  # fmt: skip
-    notes = folder / "again.gguf.study.json"
+    notes = folder / "ended.gguf.study.json"
     command = [sys.executable, "-m", "stoker.models.main", "--threads", "1", *words]
     with subprocess.Popen(command, env=child_env, start_new_session=True) as first:
         end = time.monotonic() + 60
