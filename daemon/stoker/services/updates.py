@@ -29,7 +29,7 @@ from stoker.units import Seconds
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 MAX_INHIBITORS: Final = 32
-SHUT: Final = "cannot update: the service is stopping"
+BEGIN_WAIT_S: Final = 2.0  # a slow disk must not keep the model from serving
 
 
 class Stopping(BaseException):
@@ -64,11 +64,13 @@ class UpdateService:
         self._numbers = 0
         self._inhibitors: dict[int, str] = {}
         self._ill = False  # the engine is to be built anew, as after a restart
-        self._cancel, self._stop = threading.Event(), threading.Event()
+        self._cancel, self._stop, self._begun = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name="updates", daemon=True)
 
     def start(self) -> None:
+        """Whoever asks first must not hear "idle" where an update is half done."""
         self._thread.start()
+        self._begun.wait(BEGIN_WAIT_S)
 
     def stop(self, timeout_s: Seconds) -> None:
         """Leaves the journal as it is; the next start goes on. Safe without a start."""
@@ -183,6 +185,7 @@ class UpdateService:
         with contextlib.suppress(Stopping):
             if self._resume and self._refusal is None:
                 self._begin_again()
+            self._begun.set()
             while not self._stop.is_set():
                 self._turn()
         self._jobs.close()
@@ -336,7 +339,7 @@ class UpdateService:
             try:
                 future.set_result(work())
             except Stopping:
-                future.set_exception(errors.Unavailable(SHUT))
+                future.set_exception(errors.Unavailable("cannot update: the service is stopping"))
                 raise
             except Exception as error:  # one call's fault must not end the thread
                 future.set_exception(error)

@@ -227,6 +227,20 @@ def test_what_was_under_way_is_a_job_after_a_restart() -> None:
     assert job.state == "waiting"
 
 
+def test_whoever_asks_first_after_a_restart_does_not_hear_idle() -> None:
+    def slowly(reports: Reports) -> Engine:
+        time.sleep(0.05)
+        engine = Engine(reports, [])
+        engine.phase, engine.waiting = "fetching", True
+        return engine
+
+    service = UpdateService(slowly, resume=True, retry_s=Seconds(10.0))
+    service.start()
+    state = service.snapshot().state
+    service.stop(Seconds(5.0))
+    assert state == "fetching"
+
+
 def test_folders_are_closed_whatever_happens(rig: Rig) -> None:
     gc.collect()  # what other tests left open goes now, not in the middle
     before = len(list(Path("/proc/self/fd").iterdir()))
