@@ -6,7 +6,6 @@ itself; progress and the end go back through the socket that it is started with.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 import time
@@ -22,23 +21,35 @@ from stoker_ota.services import delta_apply
 from stoker_ota.services.whole_file import content
 
 EVERY_S: Final = 0.25
+GONE: Final = 75  # EX_TEMPFAIL; the unit counts it as a clean end
 _DELTA, _SOURCE, _PART = Path("the delta"), Path("its source"), Path("the result")
 
 
 def main(words: list[str]) -> int:
     """``--fd N`` or ``--connect PATH``: the socket; ``--limit BYTES``: of memory.
 
-    0 = the part is whole, verified and synced. A unit has its limits from systemd.
+    0 = the part is whole, verified and synced; 75 = whoever asked is gone (it was killed, say):
+    no fault, the next one asks again. A unit has its limits from systemd.
     """
     options = dict(zip(words[::2], words[1::2], strict=True))
+    try:
+        with _link(options) as link:
+            return _serve(link, int(options.get("--limit", "0")))
+    except (ConnectionError, FileNotFoundError):
+        sys.stderr.write("stoker-apply: whoever asked is gone\n")
+        return GONE
+
+
+def _link(options: dict[str, str]) -> socket.socket:
     if "--fd" in options:
-        link = socket.socket(fileno=int(options["--fd"]))
-    else:
-        link = socket.socket(socket.AF_UNIX)
+        return socket.socket(fileno=int(options["--fd"]))
+    link = socket.socket(socket.AF_UNIX)
+    try:
         link.connect(options["--connect"])
-    with link, contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody wants it
-        return _serve(link, int(options.get("--limit", "0")))
-    return 1
+    except OSError:
+        link.close()
+        raise
+    return link
 
 
 def _serve(link: socket.socket, limit_bytes: int) -> int:

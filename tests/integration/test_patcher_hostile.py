@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -207,3 +209,21 @@ def test_another_process_at_the_same_part_is_waited_for(make: Make, tmp_path: Pa
             apply(make("lies"))
         assert time.monotonic() - began < 5
         assert (tmp_path / "new.part").exists()
+
+
+@pytest.mark.parametrize("left", ["a socket nobody listens at", "nothing"])
+def test_an_applier_whose_asker_was_killed_says_so_and_is_no_fault(
+    tmp_path: Path, child_env: dict[str, str], left: str
+) -> None:
+    """Its unit would stay behind as failed, and a traceback in the journal looks like one."""
+    path = tmp_path / "apply-17.sock"
+    if left != "nothing":
+        with socket.socket(socket.AF_UNIX) as old:
+            old.bind(str(path))
+    done = subprocess.run(
+        [sys.executable, "-m", "stoker_ota.apply", "--connect", str(path)],
+        env=child_env, text=True, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (75, "stoker-apply: whoever asked is gone\n")
+    unit = Path("systemd/stoker-apply@.service").read_text()
+    assert "\nSuccessExitStatus=75\n" in unit
