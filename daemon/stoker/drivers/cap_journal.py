@@ -16,6 +16,7 @@ from pathlib import Path
 from stoker.drivers.regular_file import read_regular
 from stoker.events.thermal import CapRecord
 from stoker.units import KiloHertz
+from stoker_ota.drivers.folder_sync import sync_folder
 
 VERSION = 1
 _LARGEST_FILE = 1 << 20
@@ -71,12 +72,12 @@ class FileCapJournal:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise
-        _sync_directory(directory)
+        sync_folder(directory)
 
     def clear(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
-            _sync_directory(self._path.parent)
+            sync_folder(self._path.parent)
 
 
 def _record(item: object) -> CapRecord:
@@ -90,11 +91,3 @@ def _record(item: object) -> CapRecord:
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             raise ValueError("frequencies must be whole numbers above 0")
     return CapRecord(policy, KiloHertz(original), KiloHertz(ours), boot_id)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from stoker.drivers.regular_file import read_regular
 from stoker.errors import BadChain, InvalidRequest, StorageFailed
+from stoker_ota.drivers.folder_sync import sync_folder
 
 MAX_BYTES: Final = 64 << 10
 NEW: Final = ".new"
@@ -85,11 +86,7 @@ class DeviceCertificate:
             if _beside(self._key).exists():
                 _beside(self._key).replace(self._key)
             _beside(self._certificate).replace(self._certificate)
-            folder = os.open(self._certificate.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._certificate.parent)
         except OSError as error:
             raise StorageFailed(f"cannot take the certificate into use: {error}") from error
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from stoker.drivers.regular_file import read_regular
 from stoker.errors import InternalError
+from stoker_ota.drivers.folder_sync import sync_folder
 
 MAX_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class JsonStateFile:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             self._write(data)
             self._temporary.replace(self._path)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
         except (OSError, TypeError, ValueError) as error:
             with contextlib.suppress(OSError):
                 self._temporary.unlink(missing_ok=True)
@@ -70,11 +71,3 @@ class JsonStateFile:
         _log.warning("cannot read %s: %s; set aside as %s", self._path, error, broken.name)
         with contextlib.suppress(OSError):
             self._path.replace(broken)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from stoker_ota.drivers import write_errors
+from stoker_ota.drivers.folder_sync import sync_folder
 from stoker_ota.errors import FileUnreadable
 
 _CHUNK: Final = 1 << 20
@@ -98,11 +99,7 @@ class RealDisk:
 
     def sync_folder(self, path: str) -> None:
         with _typed("sync folder", path):
-            fd = os.open(self.root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_folder(self.root / path)
 
     def size(self, path: str) -> int | None:
         try:

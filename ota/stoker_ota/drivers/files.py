@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, NoReturn, Self
 
 from stoker_ota.drivers import write_errors
+from stoker_ota.drivers.folder_sync import sync_folder
 from stoker_ota.errors import FileUnreadable, InvalidRequest, OtaError
 from stoker_ota.units import MIB
 
@@ -163,11 +164,7 @@ class PartFile(OpenPart):
         try:
             os.fsync(self._fd)
             self.path.replace(self.final)
-            folder = os.open(self.final.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self.final.parent)
         except OSError as error:
             self._failed("publish", error)
 

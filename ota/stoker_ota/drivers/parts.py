@@ -19,6 +19,7 @@ from typing import Final, NoReturn, Self
 
 from stoker_ota.core import chunks, have
 from stoker_ota.drivers import write_errors
+from stoker_ota.drivers.folder_sync import sync_folder
 from stoker_ota.errors import InvalidRequest, OtaError
 from stoker_ota.units import MIB
 from stoker_ota.values.chunks import ChunkIndex, Chunks
@@ -51,7 +52,7 @@ class FilledPart:
                 self._reserve()
             _replace(self._journal, self.have.encode())
             with _typed("sync", path):  # a file with holes must not outlive its journal
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except BaseException:
             os.close(self._fd)
             raise
@@ -95,7 +96,7 @@ class FilledPart:
     def finish(self) -> None:
         with _typed("sync", self._path):
             os.fsync(self._fd)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
             self._journal.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -156,7 +157,7 @@ class GrowingPart:
         with _typed("sync", self._path):
             os.fsync(self._fd)
             self._marked.unlink(missing_ok=True)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
 
     def __enter__(self) -> Self:
         return self
@@ -212,14 +213,6 @@ def _mark(data: bytes) -> str:
     except ValueError:
         return ""
     return value if isinstance(value, str) else ""
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager
