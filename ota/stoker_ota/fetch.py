@@ -45,6 +45,7 @@ NICE: Final = 10
 
 def main() -> int:
     """0 = done, and on the disk."""
+    limits.die_with_parent()
     signal.signal(signal.SIGTERM, _cancel)
     say, brake = _Voice(), Brake(0)
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ _PROGRAM_BYTES: Final = 56 * MIB
 _WINDOW_COPIES: Final = 8  # source (2), payload, diff and result, and what unpacking takes
 _ENTRY_BYTES: Final = 1024  # of the index, as bytes and as a value
 _TIMEOUT_S: Final = 24 * 3600.0
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def enough_bytes(window_bytes: int, windows: int = 1024) -> int:
@@ -36,6 +39,14 @@ def limit_memory(limit_bytes: int) -> None:
     if hard != resource.RLIM_INFINITY:
         limit_bytes = min(limit_bytes, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, hard))
+
+
+def die_with_parent() -> None:
+    """SIGKILL when the thread that started this process ends (prctl(2), PR_SET_PDEATHSIG).
+
+    A child of a killed agent would hold its part and its broker session against the next one's.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def peak_memory_bytes() -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stoker_ota import errors
+from stoker_ota.drivers import limits
 from stoker_ota.errors import Cancelled, InternalError, NoMemory, OtaError
 
 MAX_LINE_BYTES: Final = 1 << 20
@@ -48,11 +49,11 @@ class Child:
         request: bytes = b"",
     ) -> Told:
         """Its last line. ``request`` is its standard input. OtaError."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", self.module, *words],
             stdin=subprocess.PIPE if request else subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd="/",
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=limits.child_environment(), cwd="/",
         )  # fmt: skip
         try:
             _give(child, request)
