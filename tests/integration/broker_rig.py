@@ -216,6 +216,16 @@ def by_certificate(folder: Path, world: TlsWorld) -> Broker:
     return Broker(folder, tls=world, acl=ACL)
 
 
+def access(broker: Broker) -> list[str]:
+    """An operator's options of stoker-ota."""
+    assert broker.tls is not None
+    pair = broker.tls.device(OPERATOR)
+    return [
+        "--broker", f"mqtts://localhost:{broker.port}", "--ca", str(broker.tls.ca),
+        "--certificate", str(pair.certificate), "--key", str(pair.key),
+    ]  # fmt: skip
+
+
 def peer(broker: Broker, user: str = "", **options: Any) -> Peer:
     """A client that is let in as this user, by password or by a certificate made for it."""
     where = (str(broker.path), 0) if broker.unix else (broker.host, broker.port)

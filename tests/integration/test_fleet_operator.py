@@ -17,7 +17,7 @@ from tests.fakes.fleet_operator import FleetOperator
 from tests.fakes.tls_world import TlsWorld
 from tests.fakes.update_bundles import Operator, ota
 from tests.integration import broker_rig
-from tests.integration.broker_rig import OPERATOR, Broker
+from tests.integration.broker_rig import Broker, access
 from tests.integration.fleet_rig import DEVICE, Rig, fleet
 from tests.integration.stokerd_rig import until
 
@@ -50,15 +50,6 @@ def rig(
     operator = FleetOperator.of_pki(maker.home / "pki")
     with fleet(private_bus, tmp_path / "device", child_env, secure, operator=operator) as running:
         yield running
-
-
-def access(broker: Broker) -> list[str]:
-    assert broker.tls is not None
-    pair = broker.tls.device(OPERATOR)
-    return [
-        "--broker", f"mqtts://localhost:{broker.port}", "--ca", str(broker.tls.ca),
-        "--certificate", str(pair.certificate), "--key", str(pair.key),
-    ]  # fmt: skip
 
 
 def tool(home: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from tests.fakes.pki import World
 from tests.fakes.tls_world import TlsWorld
 from tests.fakes.update_bundles import Operator, ota, other_weights
 from tests.integration import broker_rig, update_rig
-from tests.integration.broker_rig import OPERATOR, Broker
+from tests.integration.broker_rig import OPERATOR, Broker, access
 from tests.integration.fleet_rig import DEVICE, Ear, Facts, Rig, fleet_config
 from tests.integration.stokerd_rig import stokerd, until
 
@@ -42,15 +42,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     made = broker_rig.by_certificate(tmp_path / "broker", TlsWorld(tmp_path / "tls"))
     with broker_rig.started(made) as running:
         yield running
-
-
-def access(broker: Broker) -> list[str]:
-    assert broker.tls is not None
-    pair = broker.tls.device(OPERATOR)
-    return [
-        "--broker", f"mqtts://localhost:{broker.port}", "--ca", str(broker.tls.ca),
-        "--certificate", str(pair.certificate), "--key", str(pair.key),
-    ]  # fmt: skip
 
 
 def publish(maker: Operator, broker: Broker) -> Facts:
@@ -146,7 +137,8 @@ def test_a_stokerd_that_dies_in_the_middle_of_a_pull_goes_on(rig: Rig, maker: Op
     rig.ear.say("cmd", payload)
     until(lambda: fetching(rig), "chunks on their way")
     rig.kill()
-    assert rig.ear.end(identity, 60.0)["state"] == "succeeded"
+    end = rig.ear.end(identity, 60.0)
+    assert end["state"] == "succeeded", end
     assert content(rig) == (maker.home / "v2").read_bytes()
 
 

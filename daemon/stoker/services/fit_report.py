@@ -5,23 +5,22 @@ Asks a runner for the file's facts and the planner for the rest; for people and 
 
 from __future__ import annotations
 
-import select
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import fit
-from stoker.errors import EngineFailed, ModelUnavailable
+from stoker.errors import ModelUnavailable
 from stoker.events import model_facts
 from stoker.events import runner as wire
 from stoker.ports.runner import RunnerProcess
 from stoker.ports.system import Memory
-from stoker.services import job_errors
 from stoker.services.fit_load import facts_of, wishes_of
+from stoker.services.runner_answer import answer
+from stoker.units import Seconds
 
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = Seconds(30.0)
 
 
 def report(
@@ -36,7 +35,7 @@ def report(
     Raises StokerError: no such file, no model.
     """
     runner.send(wire.Inspect("fit", model.path))
-    facts = facts_of(_answer(runner).result)
+    facts = facts_of(answer(runner, wire.Answer, TIMEOUT_S, "inspect the model").result)
     if facts is None:
         raise ModelUnavailable(f"cannot plan model {model.path}: the runner gave no facts")
     device = memory.facts()
@@ -78,19 +77,3 @@ def lines(found: dict[str, object]) -> list[str]:
     if found["reason"]:
         rows.append(f"  does not fit as configured: {found['reason']}")
     return rows
-
-
-def _answer(runner: RunnerProcess) -> wire.Answer:
-    end = time.monotonic() + TIMEOUT_S
-    while (left := end - time.monotonic()) > 0:
-        runner.flush()
-        ready, _, _ = select.select([runner.fileno()], [], [], left)
-        events = runner.receive() if ready else []
-        if events is None:
-            break
-        for event in events:
-            if isinstance(event, wire.Failed):
-                raise job_errors.typed(event.code, event.message, event.hint, event.details)
-            if isinstance(event, wire.Answer):
-                return event
-    raise EngineFailed("cannot inspect the model: the runner does not answer")
