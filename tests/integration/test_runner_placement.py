@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,13 +76,17 @@ def test_without_being_asked_nothing_is_pinned() -> None:
 
 
 @pytest.fixture
-def fifo() -> Iterator[RunnerClient]:
+def may_use_fifo() -> None:
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(6))
     except PermissionError:
         pytest.skip("this user may not use FIFO")
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+@pytest.fixture
+def fifo(may_use_fifo: None) -> Iterator[RunnerClient]:
     words = ("--pin", "one-to-one", "--fifo", "5")
     with RunnerClient("llama", *words, environment={"GOMP_SPINCOUNT": "0"}) as client:
         client.hello()
@@ -106,6 +112,37 @@ def test_fifo_is_taken_back_when_the_canary_starves(fifo: RunnerClient) -> None:
     assert policies(runner.pid) == {"other"}
     assert "Paris" in answer(fifo, "b")
     canary.send_signal(signal.SIGCONT)
+
+
+TAKE_BACK = """\
+import sys
+from stoker.runner.realtime import take_back
+print(take_back((int(sys.argv[1]),)))
+"""
+
+
+@pytest.mark.usefixtures("may_use_fifo")
+def test_fifo_is_taken_back_by_a_process_without_privileges(child_env: dict[str, str]) -> None:
+    """Only CAP_SYS_NICE may clear "reset on fork": a call that tries is refused whole, and the
+    packaged runner has no capability."""
+    unprivileged = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
+    before = unprivileged if os.geteuid() == 0 else []
+    victim = subprocess.Popen([*before, "sleep", "60"])
+    try:
+        while psutil.Process(victim.pid).name() != "sleep":  # setpriv has become it
+            time.sleep(0.01)
+        flag = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(victim.pid, flag, os.sched_param(5))
+        done = subprocess.run(
+            [*before, sys.executable, "-c", TAKE_BACK, str(victim.pid)],
+            env=child_env, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        assert (done.stdout.strip(), done.stderr) == ("", "")
+        left = os.sched_getscheduler(victim.pid) & ~os.SCHED_RESET_ON_FORK
+        assert left == os.SCHED_OTHER
+    finally:
+        victim.kill()
+        victim.wait()
 
 
 def test_more_threads_than_cpus_stay_ordinary_and_say_why(fifo: RunnerClient) -> None:

@@ -7,7 +7,6 @@ lock must not stand between a starved thread and its rescue. Never touches a glo
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -63,7 +62,7 @@ class RealTime:
                 os.sched_setscheduler(task, flag, os.sched_param(self._priority))
             except OSError as error:
                 self.refused = f"thread {task}: {error.strerror}"
-                _take_back(tasks)
+                take_back(tasks)
                 return
 
     def _why_not(self) -> str:
@@ -89,9 +88,10 @@ class RealTime:
             time.sleep(STARVED_S / 4)
             since_s = max(self._get(0), self._get(1))
             if self._get(1) and time.monotonic() - since_s > STARVED_S:
-                os.write(2, b"stoker.runner: FIFO is taken back: others starved for 2 s\n")
                 tasks = (int(name) for name in os.listdir(f"/proc/{runner}/task"))  # noqa: PTH208
-                _take_back(tuple(tasks))
+                kept = take_back(tuple(tasks))
+                said = f"is taken back: others starved for 2 s{kept and ', but ' + kept}"
+                os.write(2, f"stoker.runner: FIFO {said}\n".encode())
                 return
 
     def _put(self, slot: int, value: float) -> None:
@@ -101,10 +101,18 @@ class RealTime:
         return float(_SLOTS.unpack_from(self._page)[slot])
 
 
-def _take_back(tasks: tuple[int, ...]) -> None:
+def take_back(tasks: tuple[int, ...]) -> str:
+    """What stayed real-time, and why. The flag must stay: only CAP_SYS_NICE may drop it, and a
+    call that does is refused whole (sched_setscheduler(2))."""
+    kept = ""
     for task in tasks:
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(task, os.SCHED_OTHER, os.sched_param(0))
+        try:
+            os.sched_setscheduler(task, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+        except ProcessLookupError:
+            continue
+        except OSError as error:
+            kept = f"thread {task} keeps it: {error.strerror}"
+    return kept
 
 
 def _try_fifo(priority: int) -> int:

@@ -8,6 +8,7 @@ from tests.system.vm import (
     steps_gateway,
     steps_heat,
     steps_life,
+    steps_realtime,
     steps_sandbox,
     steps_service,
     steps_sessions,
@@ -19,6 +20,7 @@ from tests.system.vm.table import Step
 STEPS: tuple[Step[Field], ...] = (
     *steps_service.STEPS,
     *steps_sandbox.STEPS,
+    *steps_realtime.STEPS,
     *steps_gateway.STEPS,
     *steps_heat.STEPS,
     *steps_faults.STEPS,

@@ -1,0 +1,110 @@
+"""Steps: CPUs of its own that are taken away, and compute threads with real-time priority."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.system.vm.field import USER, Field
+from tests.system.vm.report import expect
+from tests.system.vm.steps_service import CONFFILE
+from tests.system.vm.table import Step
+
+_GROUP = "/sys/fs/cgroup"
+_PARTITION = f"{_GROUP}/stoker.slice/cpuset.cpus.partition"
+_RIVAL = f"{_GROUP}/rival"
+_FIFO = 1  # SCHED_FIFO, field 41 of /proc/PID/stat; its priority is field 40
+_NOTICED_S = 60.0
+
+
+def _shown(field: Field) -> dict[str, Any]:
+    """As a person without rights reads it."""
+    done = field.guest.run(["stokerctl", "--json", "rt", "show"], user=USER).must()
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def partition_lost(field: Field) -> str:
+    """stoker-slice.path sees it: made anew once, the second time shared, and everybody can read
+    why. A restart begins anew.
+    """
+    guest = field.guest
+    active = field.unit("stoker-slice.path", "ActiveState")
+    expect(active == "active", f"stoker-slice.path is {active}")
+    expect(_shown(field)["level"] == "partition", f"before: {_shown(field)}")
+    own = str(_shown(field)["cpus"])
+    guest.write(_PARTITION, "member\n")
+
+    def anew() -> bool:
+        return "made anew" in str(_shown(field)["reason"])
+
+    noticed_s = guest.until("the partition is made anew", anew, timeout_s=_NOTICED_S)
+    kernel = guest.text(["cat", _PARTITION])
+    expect(kernel == "root", f"made anew, it reads {kernel!r}")
+    expect(_shown(field)["level"] == "partition", f"made anew: {_shown(field)}")
+    try:
+        # Another's group with the same CPUs: now the kernel itself calls ours invalid.
+        guest.run(["mkdir", _RIVAL]).must()
+        guest.write(f"{_RIVAL}/cpuset.cpus", f"{own}\n")
+        guest.until(
+            "the CPUs are shared", lambda: _shown(field)["level"] == "cpuset", timeout_s=_NOTICED_S
+        )
+        why = str(_shown(field)["reason"])
+        expect("lost 2 times" in why, f"the reason is {why!r}")
+        field.answers()
+    finally:
+        guest.run(["rmdir", _RIVAL])
+        field.restart()
+    field.ready()
+    expect(_shown(field)["level"] == "partition", f"after a restart: {_shown(field)}")
+    return f"made anew after {noticed_s:.0f} s; then: {why}"
+
+
+def _policies(field: Field, pid: int) -> list[tuple[int, int]]:
+    """(policy, real-time priority) of each thread; the name in brackets may hold spaces."""
+    rows = field.guest.text(f"sed 's/.*) //' /proc/{pid}/task/*/stat").splitlines()
+    return [(int(words[38]), int(words[37])) for words in map(str.split, rows)]
+
+
+def fifo(field: Field) -> str:
+    """Within the unit's sandbox and limits; taken back when an ordinary process starves."""
+    guest = field.guest
+    guest.run(["sed", "-i", 's/^#realtime = "off"/realtime = "fifo"/', CONFFILE]).must()
+    try:
+        field.restart()
+        field.ready()
+        field.answers()
+        shown = _shown(field)
+        expect(shown["scheduling"] == "fifo:5", f"rt show: {shown}")
+        pid = field.runner_pid()
+        real = [priority for policy, priority in _policies(field, pid) if policy == _FIFO]
+        cpus = guest.text(["cat", f"{_GROUP}/stoker.slice/cpuset.cpus.effective"])
+        expect(set(real) == {5}, f"threads of the runner: {_policies(field, pid)}")
+        # The canary is the ordinary one of the runner's two children.
+        children = guest.text(["pgrep", "-P", str(pid)]).split()
+        ordinary = [child for child in children if _policies(field, int(child)) == [(0, 0)]]
+        expect(len(ordinary) == 1, f"children of the runner: {children}")
+        guest.run(["kill", "-STOP", ordinary[0]]).must()
+
+        def taken_back() -> bool:
+            return all(policy != _FIFO for policy, _ in _policies(field, pid))
+
+        seconds = guest.until("FIFO is taken back", taken_back, timeout_s=30)
+        said = guest.text(["journalctl", "-u", field.runner_unit(), "-o", "cat", "--no-pager"])
+        expect("FIFO is taken back" in said, f"the journal says: {said[-300:]}")
+        field.answers()
+    finally:
+        guest.run(["sed", "-i", 's/^realtime = "fifo"/#realtime = "off"/', CONFFILE]).must()
+        field.restart()
+    field.ready()
+    back = _shown(field)["scheduling"]
+    expect(back != "fifo:5", "the threads are real-time though it is off again")
+    return f"{len(real)} threads FIFO 5 on CPUs {cpus}; taken back {seconds:.0f} s after a stop"
+
+
+STEPS: tuple[Step[Field], ...] = (
+    Step("partition-lost", "a lost CPU partition is made anew once, then shared; rt show says so",
+         partition_lost, ("partition",)),
+    Step("fifo", "real-time compute threads where wanted, taken back when others starve", fifo,
+         ("partition",)),
+)  # fmt: skip
