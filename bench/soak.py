@@ -2,8 +2,8 @@
 
 Apps cancel, hang up, vanish and are killed; runners are killed and stopped in the middle. At the
 end nothing may be lost, mixed or left behind. The echo engine says what each word must be; with
-``--engine llama`` greedy answers are compared with those of a single run. Users are real ones
-when root runs this, else all apps are one user's.
+``--engine llama`` greedy answers must be those of a single run, but where the model was undecided.
+Users are real ones when root runs this, else all apps are one user's.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from typing import Any, Final
 import psutil
 
 from bench import soak_report, soak_user
+from bench.near_ties import Choice, choices
 from bench.runner_client import default_model
 from bench.soak_report import Ending, Soak
 from stoker.tour import children
 from stoker.tour.private_bus import PrivateBus
-from stoker_client import Stoker, StokerClientError
+from stoker_client import Options, Stoker, StokerClientError
 
 SLOTS: Final = 4
 GREEDY_TOKENS: Final = 12
@@ -85,6 +86,7 @@ class Run:
         self._spawner.set_forkserver_preload(["bench.soak_user", "pydbus", "gi.repository.Gio"])
         self._random = random.Random(options.seed)
         self._texts: dict[str, str] = {}
+        self._ties: dict[str, tuple[Choice, ...]] = {}
         self._memory: list[float] = []
         self._kills = self._users_killed = 0
         self._uids = _other_users(options.users) or [-1] * options.users
@@ -93,7 +95,9 @@ class Run:
         with self._stokerd() as daemon, Stoker(self._bus.address) as stoker:
             _wait_ready(stoker)
             if self._options.engine == "llama":
-                self._texts = {q: _greedy(stoker, q) for q in QUESTIONS}
+                told = {q: _greedy(stoker, q) for q in QUESTIONS}
+                self._texts = {q: text for q, (text, _) in told.items()}
+                self._ties = dict(told.values())
             stoker.ask("warm", max_tokens=4)
             # each once, so that what is opened and begun for good is there
             stoker.session().delete()
@@ -140,7 +144,7 @@ class Run:
         plan = soak_user.Plan(
             self._bus.address, self._uids[number], number,
             self._options.apps // self._options.users, self._random.randrange(1 << 30), until_s,
-            self._texts, GREEDY_TOKENS,
+            self._texts, self._ties, GREEDY_TOKENS,
         )  # fmt: skip
         process = self._spawner.Process(target=soak_user.main, args=(plan, theirs), daemon=True)
         process.start()
@@ -233,8 +237,17 @@ def _other_users(count: int) -> list[int]:
     return known[:count] if os.geteuid() == 0 and len(known) >= count else []
 
 
-def _greedy(stoker: Stoker, question: str) -> str:
-    return stoker.ask(question, temperature=0.0, max_tokens=GREEDY_TOKENS, reasoning=False)
+def _greedy(stoker: Stoker, question: str) -> tuple[str, tuple[Choice, ...]]:
+    """Alone on the machine: the text, and how near other tokens were."""
+    text, rows = "", list[dict[str, Any]]()
+    options: Options = {"temperature": 0.0, "max_tokens": GREEDY_TOKENS, "reasoning": False}
+    options |= {"logprobs": 4}
+    with stoker.stream(question, **options) as stream:
+        for record in stream:
+            text += record.text
+            found = record.data.get("lp")
+            rows += found if isinstance(found, list) else ()
+    return text.strip(), choices(rows)
 
 
 def _free_slots(stoker: Stoker, engine: str) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from bench.near_ties import Choice, shared, undecided
 from stoker_client import Options, Stoker, StokerClientError, Stream
 
 PATIENCE_S: Final = 90.0  # a stream that is silent for so long is lost
@@ -35,7 +36,8 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one user does. ``texts``: prompt → greedy answer, for a real model; empty = echo."""
+    """What one user does. ``texts``: prompt → greedy answer, for a real model; empty = echo.
+    ``ties``: answer → its tokens, each with those that were nearly chosen."""
 
     address: str
     uid: int  # -1 = as we are
@@ -44,6 +46,7 @@ class Plan:
     seed: int
     until_s: float  # time.monotonic
     texts: dict[str, str] = field(default_factory=dict)
+    ties: dict[str, tuple[Choice, ...]] = field(default_factory=dict)
     tokens: int = 0
 
 
@@ -239,19 +242,13 @@ class _App:
         self._seen.add("whole" if whole else "parts")
         if right:
             return
-        if self._plan.texts and not self._another(said, wanted):
-            # sums in another order: llama.cpp does not promise the same bits in a batch
+        if undecided(said, self._plan.ties.get(wanted, ())):
             self._seen.add("diverged")
             return
-        at = max(0, _shared(said, wanted) - 20)
+        at = max(0, shared(said, wanted) - 20)
         self._seen.fault(
             f"{self._name}: said {said[at : at + 60]!r}, wanted {wanted[at : at + 60]!r}"
         )
-
-    def _another(self, said: str, wanted: str) -> bool:
-        """Whether it is rather the answer to some other question."""
-        own = _shared(said, wanted)
-        return any(_shared(said, text.strip()) > own for text in self._plan.texts.values())
 
     def _ended(self, error: StokerClientError) -> None:
         self._seen.add(error.code)
@@ -269,9 +266,3 @@ class _App:
             else:
                 return
         self._seen.fault(f"{self._name}: a conversation could not be deleted")
-
-
-def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
