@@ -63,14 +63,13 @@ def measure(size_mb: float, delays_ms: list[int], rounds: int) -> tuple[dict[int
         grown = mosquitto.rss_bytes() - before
         cpu_s, moved, found = 0.0, 0.0, {}
         for delay in delays_ms:
-            part = names if not delay else names[: max(40, len(names) // (delay // 8))]
             with _line(mosquitto.port, delay / 2000) as port:
                 there = Broker("127.0.0.1", port, tls=None, client_id="bench")
                 began = _cpu_s(mosquitto.pid)
-                ours = sorted(_ours(there, part) for _ in range(rounds))
+                ours = sorted(_ours(there, names) for _ in range(rounds))
                 cpu_s += _cpu_s(mosquitto.pid) - began
-                moved += rounds * len(part) * DEFAULT_CHUNK_BYTES
-                raw = sorted(_raw(there, part) for _ in range(rounds))
+                moved += rounds * len(names) * DEFAULT_CHUNK_BYTES
+                raw = sorted(_raw(there, names) for _ in range(rounds))
             line = DEFAULT_WINDOW * DEFAULT_CHUNK_BYTES / (delay / 1000) / 1e6 if delay else 0.0
             found[delay] = Pulled(ours[rounds // 2], raw[rounds // 2], line)
     total = len(names) * DEFAULT_CHUNK_BYTES

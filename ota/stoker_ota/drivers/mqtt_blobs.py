@@ -48,7 +48,6 @@ class Blobs:
         self._window, self._rate, self._count = window, rate, count
         self._up = False
         self._asked: dict[int, list[str]] = {}  # by subscription
-        self._payload = b""
 
     def close(self) -> None:
         self._link.close()
@@ -60,17 +59,23 @@ class Blobs:
             names, window=self._window, rate=self._rate, blob_bytes=blob_bytes,
             now_s=time.monotonic(),
         )  # fmt: skip
+        kept: dict[str, bytes] = {}
         while True:
-            for name in self._carry_out(todo):
-                yield name, self._payload
+            self._carry_out(todo)  # before the yield: what comes next is under way meanwhile
+            yield from kept.items()
+            kept.clear()
             end = next((action for action in todo if action.do is Do.END), None)
             if end is not None:
                 if end.reason:
                     self.close()
                     raise Unavailable(f"cannot pull: {end.reason}")
                 return
-            event = self._next(puller.due_s(pull, time.monotonic()))
-            pull, todo = puller.step(pull, event, time.monotonic())
+            todo = ()
+            for news in self._heard(puller.due_s(pull, time.monotonic())):
+                pull, more = puller.step(pull, self._event(news), time.monotonic())
+                todo += more
+                if news is not None and any(action.do is Do.KEEP for action in more):
+                    kept[news.topic.rpartition("/")[2]] = news.payload
 
     def one(self, name: str, most: int) -> bytes | None:
         """One small blob."""
@@ -115,8 +120,8 @@ class Blobs:
             raise Unavailable(f"cannot reach the broker: {reason}")
         self._up = True
 
-    def _carry_out(self, todo: Sequence[Action]) -> Iterator[str]:
-        """Names of blobs to keep."""
+    def _carry_out(self, todo: Sequence[Action]) -> None:
+        """One packet for all that is asked for and one for all that is not any more."""
         off = [action.blob for action in todo if action.do is Do.UNSUBSCRIBE]
         if off and self._up:
             self._link.unsubscribe([self.topics.blob(name) for name in off])
@@ -126,8 +131,6 @@ class Blobs:
             elif action.do is Do.CONNECT:
                 time.sleep(random.uniform(0, action.delay_s))
                 self._link.connect()
-            elif action.do is Do.KEEP:
-                yield action.blob
         on = [action.blob for action in todo if action.do is Do.SUBSCRIBE]
         if on and self._up:
             mid = self._link.subscribe([self.topics.blob(name) for name in on])
@@ -135,8 +138,20 @@ class Blobs:
             while len(self._asked) > 4 * self._window:
                 del self._asked[next(iter(self._asked))]
 
-    def _next(self, wait_s: float) -> Event:
+    def _heard(self, wait_s: float) -> Iterator[News | None]:
+        """What comes next and what is there already, a window at most; None = nothing came."""
         news = self._wait(wait_s)
+        yield news
+        for _ in range(self._window - 1):
+            if news is None or news.heard is not Heard.MESSAGE:
+                return
+            with contextlib.suppress(queue.Empty):
+                news = self._link.news.get_nowait()
+                yield news
+                continue
+            return
+
+    def _event(self, news: News | None) -> Event:
         if news is None:
             return Event(What.TICK)
         if news.heard is Heard.MESSAGE:
@@ -157,7 +172,6 @@ class Blobs:
         if self._count is not None:
             self._count(size)
         good = 0 < size <= MAX_CHUNK_BYTES and hashlib.sha256(news.payload).hexdigest() == name
-        self._payload = news.payload
         return Event(What.MESSAGE, name, good, size)
 
     def _wait(self, seconds: float) -> News | None:
