@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from stoker_client import handover
@@ -268,6 +269,11 @@ def _descriptors(gio: Any, sent: Sequence[int]) -> Any:
     for fd in sent:
         held.append(fd)
     return held
+
+
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties named as Python and JSON name things: LastError is last_error."""
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower(): value for key, value in facts.items()}
 
 
 def variants(pairs: Pairs) -> dict[str, Any]:

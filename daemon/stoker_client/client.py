@@ -7,14 +7,13 @@ It holds no conversation: pass earlier messages again, or let the agent keep a `
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Unpack
 
 from stoker_client import history, requests
-from stoker_client.bus import AGENT_PATH, Bus
+from stoker_client.bus import AGENT_PATH, Bus, plain
 from stoker_client.errors import StokerClientError
 from stoker_client.fleet import Fleet
 from stoker_client.history import Past
@@ -162,7 +161,7 @@ class Stoker:
     def realtime(self) -> dict[str, Any]:
         """Where and how the model's process runs: the properties of RealTime1, in lower case."""
         found = self._bus.properties(REALTIME)
-        return {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower(): found[key] for key in sorted(found)}
+        return plain({key: found[key] for key in sorted(found)})
 
     def load_state(self) -> tuple[str, float]:
         """(state of the inference service, progress 0..1 of a running load)."""

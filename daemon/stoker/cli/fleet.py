@@ -11,6 +11,7 @@ from stoker.cli import screens
 from stoker.cli.failure import why
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
+from stoker_client.bus import plain
 
 FAILED_STATUS: Final = 69  # as unavailable in the table of errors
 Facts = Mapping[str, Any]
@@ -37,8 +38,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
 
 def _status(facts: Facts, terminal: Terminal) -> None:
     if terminal.as_json:
-        plain = {_snake(key): value for key, value in facts.items()}
-        terminal.json(plain)
+        terminal.json(plain(facts))
         return
     if facts["State"] == "off":
         terminal.line("No broker is configured: set broker in [fleet] of stoker.toml.")
@@ -108,7 +108,3 @@ def _certificate(path: str | None) -> str:
         return Path(path).read_text(encoding="ascii")
     except (OSError, ValueError) as fault:
         raise StokerClientError("file-unreadable", f"cannot read {path}: {why(fault)}") from fault
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")

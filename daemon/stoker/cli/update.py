@@ -14,6 +14,7 @@ from stoker.cli import screens
 from stoker.cli.bars import Bar
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
+from stoker_client.bus import plain
 from stoker_client.updates import Updates
 
 POLL_S: Final = 0.2
@@ -85,14 +86,14 @@ def _follow(updates: Updates, job: str, terminal: Terminal, *, wait: bool) -> No
     code, text = facts["Error"]
     if state == "failed":
         raise StokerClientError(str(code) or "internal", str(text) or "the update failed")
-    plain = {key.lower(): value for key, value in facts.items() if key != "Error"}
+    told = plain({key: value for key, value in facts.items() if key != "Error"})
     name = f"{facts['Deployment']} {facts['Version']}"
     if state != "done":
-        _tell(terminal, {"job": job, **plain}, f"{name} is under way: stokerctl update list")
+        _tell(terminal, {"job": job, **told}, f"{name} is under way: stokerctl update list")
     elif facts["Kind"] == "rollback":
-        _tell(terminal, {"job": job, **plain}, "The set before is used again.")
+        _tell(terminal, {"job": job, **told}, "The set before is used again.")
     else:
-        _tell(terminal, {"job": job, **plain}, f"{name} is installed and used.")
+        _tell(terminal, {"job": job, **told}, f"{name} is installed and used.")
 
 
 def _title(phase: str, eta_s: int) -> str:
@@ -103,7 +104,7 @@ def _title(phase: str, eta_s: int) -> str:
 def _list(updates: Updates, terminal: Terminal) -> None:
     facts, found = updates.facts(), updates.deployments()
     if terminal.as_json:
-        terminal.json({**{key.lower(): value for key, value in facts.items()}, "listed": found})
+        terminal.json({**plain(facts), "listed": found})
         return
     job = updates.job(str(facts["Job"])) if facts["Job"] != NONE else None
     lines = [f"set       {_set(facts['Current'])}", f"before    {_set(facts['Previous'])}"]

@@ -9,6 +9,7 @@ import pytest
 
 from stoker import errors
 from stoker.api import errormap
+from stoker_client.bus import plain
 from stoker_client.errors import PREFIX, RETRYABLE, code_of, from_dbus, from_record
 
 
@@ -61,3 +62,9 @@ def test_the_client_imports_nothing_of_the_agent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False False"
+
+
+def test_properties_are_named_as_json_names_things() -> None:
+    assert plain({"ClockTrusted": True, "State": "idle", "LastError": ("", "")}) == {
+        "clock_trusted": True, "state": "idle", "last_error": ("", ""),
+    }  # fmt: skip
