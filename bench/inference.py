@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ BIG: Final = "qwen2-1.5b"
 SERVER: Final = "llama-server, same libraries, slots and context"
 BENCH: Final = "llama-bench tg, same libraries and flags"
 QUICK_PAIRS: Final = 3
+LEAST_PAIRS: Final = 6
+"""The ends of six are a 97 % interval of their median; of three they would be one of 75 %."""
 
 REGISTRY: Final = (
     Measurement(
@@ -91,18 +94,18 @@ REGISTRY: Final = (
 )  # fmt: skip
 
 
-def measure(setting: Setting, chosen: list[Measurement]) -> dict[str, dict[str, object]]:
-    """Runs the chosen measurements; prints a line for each pair."""
-    metrics: dict[str, dict[str, object]] = {}
+def measure(
+    setting: Setting, chosen: list[Measurement], least: int
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Runs the chosen measurements, each of ``least`` pairs or more; prints a line for each."""
     for item in chosen:
         print(f"{item.title} ({item.unit}) against {item.peer}", flush=True)
-        wanted = max(QUICK_PAIRS, round(setting.pairs * item.share))
+        wanted = max(least, round(setting.pairs * item.share))
         pairs: list[Pair] = []
         for ours, theirs in item.run(replace(setting, pairs=wanted)):
             pairs.append((ours, theirs))
             print(f"  {ours:9.2f} {theirs:9.2f}   {ours / theirs:.3f}", flush=True)
-        metrics[item.key] = row(item, pairs)
-    return metrics
+        yield item.key, row(item, pairs)
 
 
 def row(item: Measurement, pairs: list[Pair]) -> dict[str, object]:
@@ -166,13 +169,26 @@ def main() -> int:
         words.model, big, words.threads, words.tokens // 2 if words.quick else words.tokens,
         QUICK_PAIRS if words.quick else words.pairs, words.quiet_s,
     )  # fmt: skip
-    metrics = measure(setting, chosen)
-    table(metrics)
     output = words.output or (None if words.quick else RESULTS)
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps({"metrics": metrics}, indent=2) + "\n")
+    metrics: dict[str, dict[str, object]] = {}
+    before = kept(output) if words.only else {}
+    for key, found in measure(setting, chosen, QUICK_PAIRS if words.quick else LEAST_PAIRS):
+        metrics[key] = found
+        if output is not None:  # after each: a run of half an hour may be cut off
+            every = {**before, **metrics}
+            rows = {item.key: every[item.key] for item in REGISTRY if item.key in every}
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps({"metrics": rows}, indent=2) + "\n")
+    table(metrics)
     return 0
+
+
+def kept(output: Path | None) -> dict[str, dict[str, object]]:
+    """What ``--only`` leaves as it was."""
+    if output is None or not output.exists():
+        return {}
+    found: dict[str, dict[str, object]] = json.loads(output.read_text())["metrics"]
+    return found
 
 
 if __name__ == "__main__":

@@ -35,11 +35,15 @@ INTERACTIVE_TOKENS = 160
 
 @contextlib.contextmanager
 def both(
-    model: Path, setting: Setting, slots: int = SLOTS, over: type[OverBus] = OverBus
+    model: Path,
+    setting: Setting,
+    slots: int = SLOTS,
+    over: type[OverBus] = OverBus,
+    extra: str = "",
 ) -> Iterator[tuple[OverBus, LlamaServer]]:
     """The two sides, warm: each has answered once."""
     with contextlib.ExitStack() as stack:
-        ours = over(model, setting.threads, slots=slots, context_tokens=CONTEXT_TOKENS)
+        ours = over(model, setting.threads, slots=slots, context_tokens=CONTEXT_TOKENS, extra=extra)
         stack.callback(ours.close)
         theirs = LlamaServer(
             model, threads=setting.threads, slots=slots, context_tokens=CONTEXT_TOKENS,
@@ -112,8 +116,9 @@ def four_rest(setting: Setting) -> Iterator[Pair]:
 
 def beside_background(setting: Setting) -> Iterator[Pair]:
     """Our P99 between tokens of an interactive stream beside background work without end (a
-    prompt of a thousand tokens, then 64 of answer), and alone. The peer is ourselves."""
-    with both(setting.model, setting) as (ours, _theirs):
+    prompt of a thousand tokens, then 64 of answer), and alone. The peer is ourselves. Each token
+    is sent by itself: frames that gather some would hide waits shorter than a frame."""
+    with both(setting.model, setting, extra="frame_ms = 0") as (ours, _theirs):
         yield from _beside(ours, setting)
 
 

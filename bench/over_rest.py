@@ -25,9 +25,10 @@ class OverRest(OverBus):
 
     text_mark = b'"text":"'
 
-    def __init__(self, model: Path, threads: int, **words: Any) -> None:
+    def __init__(self, model: Path, threads: int, *, extra: str = "", **words: Any) -> None:
         user = pwd.getpwuid(os.geteuid()).pw_name
-        super().__init__(model, threads, extra=f'[access]\ngateway_user = "{user}"', **words)
+        extra += f'\n[access]\ngateway_user = "{user}"'
+        super().__init__(model, threads, extra=extra, **words)
         self._socket = self.home / "gateway.sock"
         (self.home / "gateway.toml").write_text("")
         command = [

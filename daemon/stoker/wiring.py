@@ -219,6 +219,7 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
     extra = (("--echo-faults",) if faults else ()) + placing(config)
+    extra += ("--frame-ms", str(runner.frame_ms))
     spins = 0 if "--fifo" in extra else runner.gomp_spincount  # FIFO that spins is a deadlock
     if not runs_units(config):
         scratch = ("--scratch", str(Path(config.daemon.state_dir) / "runner"))

@@ -98,6 +98,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "state_idle_s": number(0.0, DAY_S),
         "pin": one_of("auto", "one-to-one", "off"),
         "realtime": one_of("off", "fifo"),
+        "frame_ms": whole(0, 1000),
         "gomp_spincount": whole(0, 1_000_000_000),
         "hello_timeout_s": number(0.5, 600.0),
         "load_stall_timeout_s": number(1.0, 3600.0),

@@ -72,6 +72,7 @@ class RunnerConfig:
     state_idle_s: Seconds = Seconds(30.0)  # a conversation is saved when unused for so long
     pin: str = "auto"  # auto | one-to-one | off: compute threads on CPUs; see docs/thermal.md
     realtime: str = "off"  # off | fifo: with a partition only
+    frame_ms: int = 30  # tokens of quick steps wait so long for each other; 0 = none does
     gomp_spincount: int = 2000  # bounds libgomp's busy wait; see docs/inference.md
     hello_timeout_s: Seconds = Seconds(20.0)
     load_stall_timeout_s: Seconds = Seconds(60.0)  # no load progress for so long = hung

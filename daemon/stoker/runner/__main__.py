@@ -21,6 +21,7 @@ from typing import Final
 
 from stoker.errors import StokerError
 from stoker.runner.engine import Engine
+from stoker.runner.gather import EVERY_S
 from stoker.runner.loop import Loop
 from stoker.runner.notice import WatchedChannel, notify
 from stoker.runner.placement import MODES, Placement
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pings=not options.no_ping,
         scratch=Path(options.scratch) if options.scratch else None,
         placed=lambda threads: _placed(placement, realtime, threads),
+        frame_s=options.frame_ms / 1e3,
     )
     gc.freeze()  # what is there now lives as long as the process
     loop.start(on_stuck=lambda: os._exit(0))
@@ -138,6 +140,10 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("STOKER_RUNNER_LIBRARIES"),
         help="where libllama.so is, instead of the package's own folder",
     )
+    parser.add_argument(
+        "--frame-ms", type=float, default=EVERY_S * 1e3, metavar="MS",
+        help="tokens of quick steps wait so long for each other",
+    )  # fmt: skip
     parser.add_argument("--no-ping", action="store_true", help="decode without pings (tests)")
     parser.add_argument(
         "--die-with-parent", action="store_true", help="be killed when the starting thread ends"

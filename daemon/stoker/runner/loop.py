@@ -44,7 +44,7 @@ from stoker.runner.cache import SequenceCache
 from stoker.runner.channel import Broken, Channel, ChannelLostError, Closed, Letter, Rejected
 from stoker.runner.desk import Desk, failed, need
 from stoker.runner.engine import Engine, Facts
-from stoker.runner.gather import Gather
+from stoker.runner.gather import EVERY_S, Gather
 from stoker.runner.pacing import Pacing
 from stoker.runner.steps import Steps
 
@@ -74,6 +74,7 @@ class Loop:
         clock: Clock = time.monotonic,
         scratch: Path | None = None,
         placed: Callable[[int], Mapping[str, str]] = lambda _threads: {},
+        frame_s: float = EVERY_S,
     ) -> None:
         """``placed`` places the threads that a load has started; fields of Loaded."""
         self._engine = engine
@@ -87,7 +88,7 @@ class Loop:
         self._closed = False
         self._exit: int | None = None
         self._channel = connect(self._note)
-        self._gather = Gather()
+        self._gather = Gather(frame_s)
         cache = SequenceCache(engine, clock, scratch)
         self._steps = Steps(engine, self._deltas, clock, cache)
         self._desk = Desk(
