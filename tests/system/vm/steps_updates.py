@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from tests.system.vm.bundles import NAME
-from tests.system.vm.field import ANSWER_S, USER, Field
+from tests.system.vm.field import ANSWER_S, READY_S, USER, Field
 from tests.system.vm.guest import Done
 from tests.system.vm.report import Miss, expect
 from tests.system.vm.table import Step
@@ -82,11 +82,17 @@ def serves(field: Field, *numbers: int) -> str:
     """It answers a person without rights with one of these sets (0 = the package's own)."""
     field.ready()
     field.answers()
-    now = _facts(field)
-    told = field.guest.text(["stokerctl", "--json", "models"], user=USER)
-    paths = [model["path"] for model in json.loads(told) if model["state"] == "ready"]
-    expect(len(paths) == 1, f"models that are ready: {paths}")
+    paths: list[str] = []
+
+    def one_is_ready() -> bool:
+        """Not for a moment, while an update that goes on by itself tries its set."""
+        told = field.guest.text(["stokerctl", "--json", "models"], user=USER)
+        paths[:] = [model["path"] for model in json.loads(told) if model["state"] == "ready"]
+        return len(paths) == 1
+
+    field.guest.until("one model is ready", one_is_ready, timeout_s=READY_S)
     found = [number for number in numbers if _is_of(field, paths[0], number)]
+    now = _facts(field)
     expect(bool(found), f"{paths[0]} serves, of none of the sets {numbers}; {now}")
     return f"set {found[0]}"
 
@@ -165,7 +171,7 @@ def update(field: Field) -> str:
 
 def update_cuts(field: Field) -> str:
     """One update, cut while it is fetched, while it is tried, and as it is committed."""
-    said = [_cut(field, "fetching", "install", f"{MEDIA}/bundle-2", 1)]
+    said = [_cut(field, "fetching", "install", f"{MEDIA}/bundle-2", 1, 2)]
     # It is gone on with from here, by itself, until it waits for a word.
     said.append(_cut(field, "testing", "", "", 1, 2))
     field.guest.until(
