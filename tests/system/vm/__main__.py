@@ -11,8 +11,10 @@ import argparse
 import fcntl
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -21,7 +23,7 @@ from tests.system.vm.field import Field
 from tests.system.vm.machine import Hardware, Machine
 from tests.system.vm.report import VmError, say
 from tests.system.vm.steps import STEPS
-from tests.system.vm.table import Outcome, Step, chosen, render, run_steps
+from tests.system.vm.table import Outcome, Step, by_machine, chosen, render, run_steps
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -63,7 +65,7 @@ def _show(steps: Sequence[Step[Field]]) -> None:
         say(f"{step.name:<18}{step.what}")
 
 
-def _dump(machine: Machine, home: Path, name: str) -> None:
+def _dump(machine: Machine, name: str) -> None:
     """What a person needs to see why a step missed; at the end, all of it."""
     if not machine.running:
         return
@@ -75,8 +77,9 @@ def _dump(machine: Machine, home: Path, name: str) -> None:
             "systemctl status --no-pager --full 'stoker*' || true",
             timeout_s=90,
         )
-        (home / f"journal-{name}.log").write_text(done.out)
-        say(f"        journal: {home / f'journal-{name}.log'}")
+        log = machine.home / f"journal-{name}.log"
+        log.write_text(done.out)
+        say(f"        journal: {log}")
     except VmError as error:
         say(f"        no journal: {error}")
 
@@ -92,29 +95,49 @@ def _alone(home: Path) -> IO[bytes]:
     return held
 
 
-def _field_test(options: argparse.Namespace, steps: Sequence[Step[Field]]) -> list[Outcome]:
+def _field_test(
+    options: argparse.Namespace, groups: dict[str, list[Step[Field]]]
+) -> dict[str, list[Outcome]]:
+    """All machines at the same time; a disk that is kept or gone on with is that of one."""
     home = ROOT / "build/vm" / f"debian-{options.debian}"
     home.mkdir(parents=True, exist_ok=True)
     lock = _alone(home)
-    for old in home.glob("*.log"):
+    for old in home.rglob("*.log"):
         old.unlink()
     began = time.monotonic()
     debs = packages.find(options.debs)
     made = image.prepare(options.cache, options.debian, debs.depends, home)
     media = packages.carry(debs, HARNESS | dict(bundles.prepare(options.cache)), options.cache)
-    machine = Machine(made, media, home, Hardware(options.accel))
     say(f"Debian {options.debian}, {', '.join(debs.names)} {debs.version}; logs in {home}")
     say(f"image and packages ready after {time.monotonic() - began:.0f} s")
+
+    def work(name: str) -> list[Outcome]:
+        own = home / name
+        own.mkdir(exist_ok=True)
+        machine = Machine(made, media, own, Hardware(options.accel))
+        return _on_machine(options, machine, Field(machine, debs), groups[name], name)
+
+    try:
+        with ThreadPoolExecutor(len(groups)) as pool:
+            return dict(zip(groups, pool.map(work, groups), strict=True))
+    finally:
+        lock.close()
+
+
+def _on_machine(
+    options: argparse.Namespace, machine: Machine, field: Field, steps: Sequence[Step[Field]],
+    name: str,
+) -> list[Outcome]:  # fmt: skip
+    def tell(text: str) -> None:
+        say(textwrap.indent(text, f"{name + ': ':10}") if name else text)
+
     try:
         if not options.resume:
             machine.unbox()
-        return run_steps(
-            steps, Field(machine, debs), say, lambda name: _dump(machine, home, name)
-        )  # fmt: skip
+        return run_steps(steps, field, tell, lambda step: _dump(machine, step))
     finally:
-        _dump(machine, home, "end")
+        _dump(machine, "end")
         machine.away(keep=options.keep)
-        lock.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,10 +148,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     try:
         names = options.steps.split(",") + (["boot"] if options.resume else [])
-        outcomes = _field_test(options, chosen(STEPS, names, needs=not options.resume))
+        picked = chosen(STEPS, names, needs=not options.resume)
+        one = options.resume or options.keep
+        found = _field_test(options, {"": picked} if one else by_machine(STEPS, picked))
     except VmError as error:
         sys.stderr.write(f"vm: {error}\n")
         return 2
+    outcomes = [outcome for group in found.values() for outcome in group]
     say("\n" + render(outcomes))
     say(f"in all {(time.monotonic() - began) / 60:.1f} min")
     return 0 if all(outcome.verdict == "PASS" for outcome in outcomes) else 1

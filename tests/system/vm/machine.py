@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, image: Image, media: Path, home: Path, hardware: Hardware) -> None:
         self._image = image
         self._media = media
-        self._home = home
+        self.home = home
         self._hardware = hardware
         self._disk = home / "disk.img"
         # A short path: a unix socket's name holds about 100 bytes.
@@ -67,7 +67,7 @@ class Machine:
         began = time.monotonic()
         self._boots += 1
         door = self._short / f"agent-{self._boots}"
-        log = (self._home / f"qemu-{self._boots}.log").open("wb")
+        log = (self.home / f"qemu-{self._boots}.log").open("wb")
         self._qemu = subprocess.Popen(self._command(door), stdout=log, stderr=log)
         log.close()
         try:
@@ -107,7 +107,7 @@ class Machine:
                 self._disk.unlink()
 
     def _console(self) -> Path:
-        return self._home / f"console-{self._boots}.log"
+        return self.home / f"console-{self._boots}.log"
 
     def _command(self, door: Path) -> list[str]:
         hardware = self._hardware

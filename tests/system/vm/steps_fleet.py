@@ -182,10 +182,10 @@ def fleet_end(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("fleet", "mosquitto with TLS; the device is enrolled, signed for, and let in",
-         fleet, ("configure",)),
+         fleet, ("configure",), "updates"),
     Step("fleet-command", "a signed command is answered, a forged one is not",
-         fleet_command, ("fleet",)),
+         fleet_command, ("fleet",), "updates"),
     Step("fleet-update", "a delta over the air; the broker is killed meanwhile",
-         fleet_update, ("fleet-command",)),
-    Step("fleet-end", "without a fleet again", fleet_end, ("fleet",)),
+         fleet_update, ("fleet-command",), "updates"),
+    Step("fleet-end", "without a fleet again", fleet_end, ("fleet",), "updates"),
 )  # fmt: skip

@@ -232,12 +232,13 @@ def update_end(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("update", "a signed delta from a folder is kept; forged or asked by anyone it is refused",
-         update, ("configure",)),
+         update, ("configure",), "updates"),
     Step("update-cuts", "power cuts: fetching, testing, committing; old or new serves",
-         update_cuts, ("update",)),
-    Step("update-cut-apply", "… applying", update_cut_applying, ("update-cuts",)),
-    Step("update-cut-verify", "… verifying", update_cut_verifying, ("update-cut-apply",)),
+         update_cuts, ("update",), "updates"),
+    Step("update-cut-apply", "… applying", update_cut_applying, ("update-cuts",), "updates"),
+    Step("update-cut-verify", "… verifying", update_cut_verifying, ("update-cut-apply",),
+         "updates"),
     Step("update-sick", "stokerd killed while applying; a set that fails its probes goes back",
-         update_killed_daemon, ("update-cut-verify",)),
-    Step("update-rollback", "an administrator goes back", update_end, ("update",)),
+         update_killed_daemon, ("update-cut-verify",), "updates"),
+    Step("update-rollback", "an administrator goes back", update_end, ("update",), "updates"),
 )  # fmt: skip

@@ -20,12 +20,14 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[F]):
-    """``run`` gives a short fact for the table or raises Miss. ``needs``: steps before it."""
+    """``run`` gives a short fact for the table or raises Miss. ``needs``: steps before it.
+    ``machine``: steps of another name run at the same time in a machine of their own."""
 
     name: str
     what: str
     run: Callable[[F], str]
     needs: tuple[str, ...] = ()
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,20 @@ def chosen(steps: Sequence[Step[F]], names: Iterable[str], *, needs: bool = True
             picked.add(name)
             wanted.extend(known[name].needs if needs else ())
     return [step for step in steps if step.name in picked]
+
+
+def by_machine(steps: Sequence[Step[F]], picked: Sequence[Step[F]]) -> dict[str, list[Step[F]]]:
+    """What each machine runs: its own of the picked steps with all they need. A machine that
+    would only do what another one needs and does as well is left out."""
+    groups: dict[str, list[Step[F]]] = {}
+    for name in dict.fromkeys(step.machine for step in picked):
+        groups[name] = chosen(steps, [step.name for step in picked if step.machine == name])
+    sets = {name: {step.name for step in group} for name, group in groups.items()}
+    return {
+        name: group
+        for name, group in groups.items()
+        if not any(sets[name] < other for other in sets.values())
+    }
 
 
 def run_steps(

@@ -8,7 +8,7 @@ import pytest
 from tests.system.vm.__main__ import _alone
 from tests.system.vm.report import Miss, VmError
 from tests.system.vm.steps import STEPS
-from tests.system.vm.table import Step, chosen, render, run_steps
+from tests.system.vm.table import Step, by_machine, chosen, render, run_steps
 
 
 def _fine(_: object) -> str:
@@ -35,6 +35,22 @@ def test_a_chosen_step_brings_what_it_needs_in_the_tables_order() -> None:
     ]
     assert [step.name for step in chosen(steps, ["d"])] == ["a", "c", "d"]
     assert chosen(steps, [""]) == steps
+
+
+def test_steps_of_another_machine_take_along_what_they_need_and_no_machine_only_prepares() -> None:
+    steps = [
+        Step("boot", "", _fine),
+        Step("ask", "", _fine, ("boot",)),
+        Step("update", "", _fine, ("boot",), "updates"),
+    ]
+
+    def names(*wanted: str) -> dict[str, list[str]]:
+        found = by_machine(steps, chosen(steps, wanted))
+        return {machine: [step.name for step in group] for machine, group in found.items()}
+
+    assert names() == {"": ["boot", "ask"], "updates": ["boot", "update"]}
+    assert names("update") == {"updates": ["boot", "update"]}
+    assert names("ask") == {"": ["boot", "ask"]}
 
 
 def test_an_unknown_step_is_refused() -> None:
