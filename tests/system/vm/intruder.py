@@ -16,7 +16,8 @@ import socket
 import sys
 from collections.abc import Callable
 
-_SCRATCH = ["/tmp", "/var/tmp", "/var/cache/stoker-runner"]  # the runner's own, private
+_OWN = "/var/cache/stoker-runner"  # the runner's scratch
+_SCRATCH = [_OWN]
 _SECRETS = (
     "/etc/shadow", "/etc/stoker/stoker.toml", "/etc/stoker/keys/device.key", "/etc/machine-id",
     "/var/lib/stoker/secret", "/var/lib/private", "/root", "/home/tester/letter", "/boot",
@@ -83,11 +84,11 @@ def deeds(daemon: int) -> dict[str, Callable[[], object]]:
         "signal to init": lambda: os.kill(1, signal.SIGTERM),
         "ptrace of stokerd": c_call("ptrace", _PTRACE_ATTACH, daemon, None, None),
         "setuid 0": lambda: os.setuid(0),
-        "mount": c_call("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+        "mount": c_call("mount", b"none", b"/usr", b"tmpfs", 0, None),
         "new user namespace": c_call("unshare", _CLONE_NEWUSER),
         "host name": lambda: socket.sethostname("pwned"),
-        "chroot": lambda: os.chroot("/tmp"),
-        "device node": lambda: os.mknod("/tmp/sda", 0o60600, os.makedev(254, 0)),
+        "chroot": lambda: os.chroot("/usr"),
+        "device node": lambda: os.mknod(f"{_OWN}/sda", 0o60600, os.makedev(254, 0)),
         "module": c_call("syscall", 175, b"", 0, b""),
     }
 
@@ -142,7 +143,8 @@ def main() -> int:
         _SCRATCH.clear()
     reached = [name for name, act in attempts(daemon).items() if works(act)]
     processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
-    seen = {"processes": len(processes), "uid": os.getuid(), "scratch": takes_a_file("/tmp/ok")}
+    scratch = takes_a_file(f"{_OWN}/ok")
+    seen = {"processes": len(processes), "uid": os.getuid(), "scratch": scratch}
     report = {"reached": reached, "writable": writable(), "seen": seen}
     sys.stdout.write(json.dumps(report) + "\n")
     return 0

@@ -39,16 +39,22 @@ def _version(field: Field, name: str = "stoker") -> str:
 
 
 def full_disk(field: Field) -> str:
-    """An upgrade on a full disk fails, and the old version goes on serving."""
+    """dpkg runs out of space while it unpacks: the old version is put back and serves again."""
     guest = field.guest
     guest.run(["apt-get", "clean"])
+    daemon = field.daemon_pid()
+    deb = f"/media/stoker/debs/stoker_{field.packages.next_version}_amd64.deb"
     try:
         guest.run(_FILL).must()
-        done = field.apt("install", f"stoker={field.packages.next_version}",
-                         f"python3-stoker-client={field.packages.next_version}")  # fmt: skip
+        # Not by apt, which would look first and begin nothing.
+        done = guest.run(["dpkg", "--unpack", deb], timeout_s=200)
     finally:
         guest.run(["rm", "-f", "/var/filler"]).must()
     done.must_fail("an upgrade on a full disk")
+    said = done.out + done.err
+    expect("No space left on device" in said, f"it failed of something else: {said[-400:]}")
+    field.ready()
+    expect(field.daemon_pid() not in {0, daemon}, "stokerd ran while its files changed")
     guest.run(["dpkg", "--configure", "-a"], timeout_s=200).must()
     field.apt("-f", "install").must()
     audit = guest.text(["dpkg", "--audit"])
@@ -56,7 +62,7 @@ def full_disk(field: Field) -> str:
     expect(_version(field) == field.packages.version, f"the version is {_version(field)}")
     field.ready()
     field.answers()
-    return "refused, repaired by dpkg alone, the old version answers"
+    return "no space for dpkg; stopped, put back and started again by it, the old version answers"
 
 
 def upgrade(field: Field) -> str:
@@ -72,6 +78,10 @@ def upgrade(field: Field) -> str:
         timeout_s=400, stdin="N\n",
     ).must("upgrade")  # fmt: skip
     said = done.out + done.err  # dpkg asks on standard error
+    mask = guest.text(
+        "ls /run/systemd/system /run | grep -x 'stoker.service\\|stoker-upgrade' || true"
+    )
+    expect(not mask, f"the upgrade left {mask}")
     asked = said.count("Configuration file '")
     expect(asked == 1 and f"Configuration file '{CONFFILE}'" in said,
            f"dpkg asked {asked} times about configuration files: {said[-600:]}")  # fmt: skip

@@ -175,7 +175,7 @@ def intruder(field: Field) -> str:
 def intruder_apply(field: Field) -> str:
     """Our code where deltas are unpacked: the same, and no place of its own to write in."""
     doors, seen = _taken_over(field, "apply", "no-scratch")
-    expect(not seen["scratch"], "it can fill a /tmp")
+    expect(not seen["scratch"], "it has a place to write in")
     return f"nothing reached ({doors} doors are open outside); sees {seen['processes']} process"
 
 

@@ -123,8 +123,12 @@ def test_the_models_package_makes_it_the_default(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["stoker.postinst", "stoker.prerm", "stoker.postrm", "stoker-gateway.postrm"]
-)
+    "name",
+    [
+        "stoker.postinst", "stoker.prerm", "stoker.postrm", "stoker-gateway.postrm",
+        "stoker-common.prerm", "stoker-common.postinst",
+    ],
+)  # fmt: skip
 def test_maintainer_scripts_are_valid_shell(debian: Path, name: str) -> None:
     subprocess.run(["sh", "-n", debian / name], check=True)
     assert "#DEBHELPER#" in (debian / name).read_text()

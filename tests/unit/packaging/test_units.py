@@ -75,6 +75,35 @@ def test_the_runner_sees_no_network_and_lives_in_the_slice(units: Path) -> None:
     assert found["Restart"] == ["no"]  # the supervisor decides
 
 
+@pytest.mark.parametrize("name", [RUNNER, APPLY, "stoker-gateway.service"])
+def test_a_process_that_was_taken_over_has_no_tmp_to_fill(units: Path, name: str) -> None:
+    closed = " ".join(settings(units / name)["InaccessiblePaths"]).split()
+    assert {"/tmp", "-/var/tmp"} <= set(closed)
+
+
+def test_what_a_runner_left_in_its_scratch_goes_before_the_next_one(
+    units: Path, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "stoker-runner"
+    kept = {"a.state", "b.part", "c.tried"}  # the runner bounds these itself
+    for name in (*kept, "x.bin", ".hidden", "deep/er/z.state", "d.state/y.state"):
+        (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / name).write_text("x")
+    outside = tmp_path / "outside.bin"
+    outside.write_text("x")
+    (scratch / "link.state").symlink_to(outside)
+    (scratch / "deep").chmod(0)
+    found = settings(units / RUNNER)
+    assert "LimitFSIZE" in found
+    for command in found["ExecStartPre"]:
+        words = command.removeprefix("-").split()
+        subprocess.run(
+            [word.replace("/var/cache/stoker-runner", str(scratch)) for word in words], check=True
+        )
+    assert {path.name for path in scratch.rglob("*")} == kept
+    assert outside.exists()
+
+
 def test_the_driver_and_the_unit_agree_on_names(units: Path) -> None:
     assert runner_unit.TEMPLATE.format("") == RUNNER
     found = settings(units / RUNNER)
