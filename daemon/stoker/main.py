@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import re
 import signal
 import sys
@@ -22,7 +23,13 @@ from stoker.api.errormap import exit_status
 from stoker.config.parse import parse
 from stoker.config.schema import Config, ModelConfig
 from stoker.drivers import config_files, journal
-from stoker.errors import FileUnreadable, InternalError, ModelUnavailable, StokerError
+from stoker.errors import (
+    ConfigInvalid,
+    FileUnreadable,
+    InternalError,
+    ModelUnavailable,
+    StokerError,
+)
 
 _T = TypeVar("_T")
 _log = logging.getLogger("stoker")
@@ -161,7 +168,17 @@ def entry(argv: Sequence[str] | None = None) -> int:
         _log.error("%s", error.message)
         if error.hint:
             _log.error("hint: %s", error.hint)
+        if isinstance(error, ConfigInvalid) and _serves(args):
+            from stoker.drivers import config_retry
+
+            config_retry.wait(args.runtime_dir or Path(Config().daemon.runtime_dir), args.config)
         return exit_status(error)
+
+
+def _serves(args: argparse.Namespace) -> bool:
+    """As a service that systemd starts again, not by hand and not to report something."""
+    reports = args.check_config or args.restore_caps or args.fit or args.score
+    return bool(os.environ.get("NOTIFY_SOCKET")) and not reports
 
 
 def _hear_hangups() -> list[int]:

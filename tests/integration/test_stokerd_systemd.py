@@ -6,12 +6,15 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.integration.stokerd_rig import stokerd, until
 
+from stoker.drivers import config_retry
 from stoker.tour.private_bus import PrivateBus
 
 pytestmark = pytest.mark.bus
@@ -54,3 +57,26 @@ def test_ready_status_watchdog_reload_and_stopping_are_told(
     said = listener.hear()
     assert said.index("READY=1") < said.index("WATCHDOG=1")
     assert "STOPPING=1" in said
+
+
+def test_a_wrong_configuration_is_tried_again_when_a_file_changes(
+    tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    """The pause after several failures is long; a person who mends the file does not feel it."""
+    config = tmp_path / "stoker.toml"
+    config.write_text("[wrong")
+    command = [sys.executable, "-m", "stoker.main", f"--config={config}",
+               f"--runtime-dir={tmp_path}"]  # fmt: skip
+    told = child_env | {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    for _ in range(2):
+        assert subprocess.run(command, env=told, check=False, timeout=30).returncode == 78
+    state = tmp_path / config_retry.STATE
+    files = state.read_text().rpartition("\n")[0]
+    state.write_text(f"{files}\n20")
+    with subprocess.Popen(command, env=told, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "trying again in 60 s" not in process.stderr.readline():
+            assert process.poll() is None
+        config.write_text("[wrong] # still")
+        process.stderr.read()
+        assert process.wait(20) == 78
