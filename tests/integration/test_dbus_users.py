@@ -80,6 +80,8 @@ DEEDS = [
     (f"{contract.AGENT}.Reload",),
     (f"{contract.AGENT}.RestartRunner",),
     (f"{contract.AGENT}.SelectModel", "fake"),
+    (f"{contract.THERMAL}.Calibrate", "{}"),
+    (f"{contract.THERMAL}.CancelCalibration",),
     (f"{contract.UPDATE}.CheckNow",),
     (f"{contract.UPDATE}.Rollback",),
     (f"{contract.UPDATE}.Confirm", "chat"),

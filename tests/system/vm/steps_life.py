@@ -15,8 +15,10 @@ from tests.system.vm.table import Step
 # Names that may stay after a purge: the harness's, apt's and dpkg's own memory, the journal.
 _SEARCH = r"""find / -xdev \( -path /proc -o -path /sys -o -path /media -o -path /tmp \
     -o -path /var/log -o -path /var/cache/apt -o -path /var/lib/apt \) -prune \
-    -o -iname '*stoker*' -print -o -user {uid} -print -o -user {runner} -print
-find /run /dev/shm /tmp /var/tmp -iname '*stoker*' -print"""
+    -o -iname '*stoker*' -print {owned}
+find /run /dev/shm /tmp /var/tmp -iname '*stoker*' -print {owned}"""
+_USERS = ("stoker", "stoker-runner", "stoker-apply", "stoker-gateway")
+_GROUPS = ("stoker", "stoker-runner", "stoker-apply", "stoker-gateway", "stoker-admin")
 _HARNESS = (
     "/etc/apt/sources.list.d/stoker.list",
     "/etc/initramfs-tools/conf.d/stoker-vm",
@@ -139,14 +141,17 @@ def remove(field: Field) -> str:
     loaded = guest.text(
         "systemctl list-units --all --plain --no-legend --state=loaded 'stoker*' || true"
     )
+    expect(not _ours(loaded), f"units still loaded: {loaded}")
     cpus = guest.text(["cat", "/sys/fs/cgroup/cpuset.cpus.effective"])
     everything = guest.text(["cat", "/sys/devices/system/cpu/online"])
     expect(cpus == everything, f"the system has CPUs {cpus} of {everything}")
     refused = field.ask().must_fail("asking after remove")
-    return (
-        f"{refused.err.strip()[:80]!r}; a cap of {held} kHz given back; units still loaded: "
-        f"{loaded or 'none'}"
-    )
+    return f"{refused.err.strip()[:80]!r}; a cap of {held} kHz given back; no unit is loaded"
+
+
+def _ours(units: str) -> list[str]:
+    """Rows of systemctl that are not the harness's."""
+    return [row for row in units.splitlines() if not any(mine in row for mine in _HARNESS)]
 
 
 def _expect_own_clock(field: Field) -> None:
@@ -176,26 +181,39 @@ def purge_held(field: Field) -> str:
     return f"a cap of {held} kHz given back; {said}"
 
 
+def _numbers(field: Field, kind: str, names: tuple[str, ...]) -> list[str]:
+    """Of users or groups. The gateway's go with its package; the others must be there, since a
+    search for fewer would find less.
+    """
+    rows = [row.split(":") for row in field.guest.run(["getent", kind, *names]).text.splitlines()]
+    missing = set(names) - {row[0] for row in rows} - {"stoker-gateway"}
+    expect(not missing, f"not there before the purge: {missing}")
+    return [row[2] for row in rows]
+
+
 def _purged(field: Field, then: Callable[[], None]) -> str:
     """``then`` looks at what the purge left before the files are looked for."""
     guest = field.guest
-    uid = guest.run(["id", "-u", "stoker"]).text or "64999"
-    runner = guest.run(["id", "-u", "stoker-runner"]).text or "64999"
+    users, groups = _numbers(field, "passwd", _USERS), _numbers(field, "group", _GROUPS)
     field.apt("purge", *field.packages.names).must()
     then()
-    found = guest.run(_SEARCH.format(uid=uid, runner=runner), timeout_s=120).text
+    owned = " ".join(
+        f"-o -{kind} {number} -print"
+        for kind, numbers in (("uid", users), ("gid", groups))
+        for number in numbers
+    )
+    found = guest.run(_SEARCH.format(owned=owned), timeout_s=120).text
     left = [path for path in found.splitlines() if not any(mine in path for mine in _HARNESS)]
     expect(not left, "files left by purge:\n" + "\n".join(left[:40]))
-    processes = guest.run(f"ps -u {uid},{runner} -o pid,args --no-headers").text
+    processes = guest.run(f"ps -u {','.join(users)} -o pid,args --no-headers").text
     expect(not processes, f"processes left by purge: {processes}")
-    users = guest.run("getent passwd | grep stoker; getent group | grep stoker").text
+    known_by = guest.run("getent passwd | grep stoker; getent group | grep stoker").text
     failed = guest.text("systemctl list-units --failed --plain --no-legend")
     expect(not failed, f"failed units after purge: {failed}")
     units = guest.text("systemctl list-units --all --plain --no-legend '*stoker*' || true")
-    ours = [row for row in units.splitlines() if not any(mine in row for mine in _HARNESS)]
-    expect(not ours, f"units left by purge: {ours}")
+    expect(not _ours(units), f"units left by purge: {_ours(units)}")
     known = guest.run("dpkg-query -W '*stoker*' | grep -v '^ *$'").text
-    expect(not users, f"users and groups left by purge: {users}")
+    expect(not known_by, f"users and groups left by purge: {known_by}")
     return f"no file, process, user or group is left; dpkg knows: {known or 'nothing'}"
 
 

@@ -37,6 +37,14 @@ echo secret | tee /etc/stoker/keys/device.key >/var/lib/stoker/secret
 echo secret >/run/stoker/secret
 chown stoker: /etc/stoker/keys/device.key /var/lib/stoker/secret /run/stoker/secret
 chmod 600 /etc/stoker/keys/device.key
+# State of the daemon under its real names, with its real modes.
+for file in sessions.db ota/state.json; do
+    file=/var/lib/stoker/$file
+    [ -e "$file" ] && continue
+    [ -d "${{file%/*}}" ] || install -d -o stoker -g stoker -m 755 "${{file%/*}}"
+    install -o stoker -g stoker -m 600 /dev/stdin "$file" </etc/stoker/keys/device.key
+    echo "$file" >>/tmp/bait-made
+done
 chmod 644 /var/lib/stoker/secret /run/stoker/secret
 echo dear >/home/tester/letter; chmod 644 /home/tester/letter; chmod 755 /home/tester
 touch {socket}
@@ -48,6 +56,7 @@ time.sleep(600)' || true
 """
 _CLEAN = """\
 systemctl stop field-doors.service
+if [ -e /tmp/bait-made ]; then xargs rm -f </tmp/bait-made; rm /tmp/bait-made; fi
 rm -rf /run/systemd/system/{unit}.d /etc/stoker/keys \
     /var/lib/stoker/secret /run/stoker/secret {socket}
 systemctl daemon-reload
@@ -55,6 +64,7 @@ systemctl reset-failed '{unit}' || true
 """
 
 
+_STATE = ("/var/lib/stoker/sessions.db", "/var/lib/stoker/ota/state.json")
 _OPEN = (
     "loopback of the machine", "abstract socket of the machine", "system bus",
     "a socket of AF_INET", "a socket of AF_NETLINK", "memory to write and execute",
@@ -145,6 +155,9 @@ def _taken_over(field: Field, kind: str, *words: str) -> tuple[int, dict[str, An
     drop_in = _INTRUDER.format(program=_PROGRAM, daemon=field.daemon_pid(), words=" ".join(words))
     guest.write(_DROP_IN.format(unit=unit), drop_in)
     try:
+        for bait in _STATE:
+            owner = guest.text(["stat", "-c", "%U", bait])
+            expect(owner == "stoker", f"the bait {bait} is {owner}'s")
         guest.run(["systemctl", "daemon-reload"]).must()
         outside = ["/usr/bin/python3", "-I", _PROGRAM, "0"]
         control = _report(guest.text(outside, user=USER, timeout_s=120))
