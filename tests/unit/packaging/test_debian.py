@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shutil
 import subprocess
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,45 @@ def test_what_is_bundled_is_packed_once_and_its_licence_told(root: Path, debian:
         assert f"Files: usr/lib/stoker/{module}" in licences, name
         pattern = rf"\$\(STOKER_BUNDLED\)/\*?{name.partition('-')[0]}\*"
         assert len(re.findall(pattern, rules)) == 1, name
+
+
+def test_only_a_python_for_which_something_is_bundled_will_do(root: Path, debian: Path) -> None:
+    common = (debian / "control").read_text().partition("Package: stoker-common\n")[2]
+    depends = common.partition("Depends:")[2].partition("\nDescription")[0]
+    clauses = [clause for clause in depends.split(",") if "python3 (" in clause]
+
+    def allows(version: str) -> bool:
+        return all(
+            any(
+                not subprocess.call(["dpkg", "--compare-versions", version, *bound])
+                for bound in re.findall(r"python3 \((>=|<<) ([^)]+)\)", clause)
+            )
+            for clause in clauses
+        )
+
+    listed = re.search(r"bundle_pythons=\(([^)]*)\)", (root / ".ci/steps/bundle.sh").read_text())
+    assert listed
+    tried = {f"3.{minor}" for minor in range(9, 17)}
+    assert {minor for minor in tried if allows(f"{minor}.2-1+b1")} == set(listed[1].split())
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
+def test_a_cross_build_stops_where_a_library_needs_more_than_is_declared(
+    root: Path, tmp_path: Path
+) -> None:
+    shutil.copy(import_module("_ctypes").__file__ or "", tmp_path / "some.so")
+    program = root / ".ci/steps/shlibs-ceiling.sh"
+
+    def told(*ceilings: str) -> tuple[int, str]:
+        command = [program, tmp_path, *ceilings]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    assert told("GLIBC_9.0") == (0, "")
+    code, said = told("GLIBC_2.0")
+    assert code == 1
+    assert "above GLIBC_2.0" in said
+    assert told("GOMP_4.5")[0] == 1  # nothing is known of what it needs
 
 
 def test_every_page_names_the_version(root: Path) -> None:
