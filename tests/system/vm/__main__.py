@@ -23,7 +23,7 @@ from tests.system.vm.field import Field
 from tests.system.vm.machine import Hardware, Machine
 from tests.system.vm.report import VmError, say
 from tests.system.vm.steps import STEPS
-from tests.system.vm.table import Outcome, Step, by_machine, chosen, render, run_steps
+from tests.system.vm.table import Outcome, Step, by_machine, chosen, in_time, render, run_steps
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -55,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", action="store_true", help="keep the disk when all is over")
     parser.add_argument(
         "--resume", action="store_true", help="go on with a kept disk: only the named steps run"
+    )
+    parser.add_argument(
+        "--limit-min", type=float, default=25.0, metavar="MIN", help="all steps take longer: a miss"
     )
     parser.add_argument("--list", action="store_true", help="the steps, and nothing else")
     return parser
@@ -154,7 +157,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VmError as error:
         sys.stderr.write(f"vm: {error}\n")
         return 2
-    outcomes = [outcome for group in found.values() for outcome in group]
+    limit_s = options.limit_min * 60
+    outcomes = [
+        outcome for group in found.values() for outcome in (*group, *in_time(group, limit_s))
+    ]
     say("\n" + render(outcomes))
     say(f"in all {(time.monotonic() - began) / 60:.1f} min")
     return 0 if all(outcome.verdict == "PASS" for outcome in outcomes) else 1

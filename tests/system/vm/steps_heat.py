@@ -80,7 +80,6 @@ def cap(field: Field) -> str:
     guest.run(["systemctl", "stop", "stoker.service"], timeout_s=90).must()
     expect(cap_khz(field) == FULL_KHZ, f"the stop left a cap of {cap_khz(field)} kHz")
     guest.run(["systemctl", "start", "stoker.service"], timeout_s=90).must()
-    field.ready()
     return (
         f"{held} kHz of {FULL_KHZ} {seconds:.0f} s after 84 °C ({seen['State']}); stop restored it"
     )
@@ -100,7 +99,6 @@ def cap_crash(field: Field) -> str:
     _heat(field, 50)
     guest.run(["systemctl", "kill", "-s", "KILL", "--kill-whom=main", "stoker.service"]).must()
     guest.wait(watch).must("the cap is still there after stokerd was killed")
-    field.ready()
     return f"{held} kHz given back after SIGKILL"
 
 

@@ -102,6 +102,15 @@ def run_steps(
     return outcomes
 
 
+def in_time(outcomes: Sequence[Outcome], limit_s: float) -> list[Outcome]:
+    """A miss where the steps took longer together: a test that takes too long is not run."""
+    spent_s = sum(outcome.seconds for outcome in outcomes)
+    if spent_s <= limit_s:
+        return []
+    fact = f"the steps took {spent_s / 60:.1f} min, more than {limit_s / 60:g}"
+    return [Outcome("in-time", "all steps within the limit", "MISS", 0.0, fact)]
+
+
 def line(outcome: Outcome) -> str:
     """One row; a miss's reason goes below it, whole."""
     head = f"{outcome.verdict}  {outcome.name:<18}{outcome.seconds:6.1f} s  {outcome.what}"

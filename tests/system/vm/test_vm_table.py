@@ -8,7 +8,7 @@ import pytest
 from tests.system.vm.__main__ import _alone
 from tests.system.vm.report import Miss, VmError
 from tests.system.vm.steps import STEPS
-from tests.system.vm.table import Step, by_machine, chosen, render, run_steps
+from tests.system.vm.table import Outcome, Step, by_machine, chosen, in_time, render, run_steps
 
 
 def _fine(_: object) -> str:
@@ -79,6 +79,14 @@ def test_the_print_counts_every_verdict() -> None:
     steps = [Step("a", "", _missing), Step("b", "", _fine, ("a",)), Step("c", "", _fine)]
     text = render(run_steps(steps, object(), lambda _: None, lambda _: None))
     assert "1 PASS, 1 MISS, 1 SKIP" in text
+
+
+def test_steps_that_take_too_long_together_are_a_miss() -> None:
+    outcomes = [Outcome("a", "", "PASS", 40.0, ""), Outcome("b", "", "PASS", 30.0, "")]
+    assert in_time(outcomes, 70.0) == []
+    (late,) = in_time(outcomes, 60.0)
+    assert late.verdict == "MISS"
+    assert "1.2 min, more than 1" in late.fact
 
 
 def test_names_are_unique_and_needs_come_first() -> None:
