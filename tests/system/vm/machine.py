@@ -62,6 +62,10 @@ class Machine:
     def running(self) -> bool:
         return self._qemu is not None and self._qemu.poll() is None
 
+    @property
+    def emulated(self) -> bool:
+        return self._hardware.accelerator == "tcg"
+
     def boot(self) -> float:
         """Seconds from power on to the agent's first word."""
         began = time.monotonic()
@@ -111,7 +115,7 @@ class Machine:
 
     def _command(self, door: Path) -> list[str]:
         hardware = self._hardware
-        multi = ",thread=multi" if hardware.accelerator == "tcg" else ""
+        multi = ",thread=multi" if self.emulated else ""
         return [
             "nice", "-n", "5", "qemu-system-x86_64", "-accel", hardware.accelerator + multi,
             "-machine", "q35", "-cpu", "max", "-smp", str(hardware.cpus),

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from bench import settings_page
 
 import stoker
 import stoker_ota
@@ -150,6 +151,23 @@ def test_the_page_of_the_configuration_tells_every_section(root: Path) -> None:
     page = (root / "docs/man/stoker.toml.5").read_text()
     for section in tomllib.loads((root / "policies/stoker.toml").read_text()):
         assert f".B [{section}]" in page
+
+
+def test_the_page_of_the_configuration_tells_every_setting(root: Path) -> None:
+    """If not: python -m bench.settings_page"""
+    page, source = settings_page.PAGE.read_text(), settings_page.SOURCE.read_text()
+    assert settings_page.page(page, settings_page.made(source)) == page
+    keys = set(re.findall(r"^#([a-z_0-9]+) = ", source, re.MULTILINE))
+    assert keys <= set(re.findall(r"^\.BR ([a-z_0-9]+) ", page, re.MULTILINE))
+    assert len(keys) > 100
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+def test_man_can_show_every_page(root: Path) -> None:
+    for page in (root / "docs/man").iterdir():
+        command = ["groff", "-Kutf8", "-man", "-ww", "-Tutf8", "-z", page]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert not done.stderr, page.name
 
 
 def test_the_models_package_makes_it_the_default(root: Path) -> None:
