@@ -24,6 +24,9 @@ main() {
         wanted+=("qemu-user-static /usr/bin/qemu-aarch64-static")
     else
         wanted+=("autopkgtest autopkgtest")
+        if [[ $arch == amd64 ]]; then
+            wanted+=("qemu-user-static /usr/bin/qemu-x86_64-static")
+        fi
     fi
     test_tools "${wanted[@]}"
     built_packages "$arch"

@@ -5,6 +5,7 @@ purge leaves nothing. No systemd runs there: units, bus policy and sandbox are t
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 from tests.system.chroot.site import Site
@@ -27,6 +28,8 @@ _MODES = {
     "/usr/share/dbus-1/system.d/org.stoker.Agent1.conf": "root:root 644",
     MODEL: "root:root 644",
 }
+# What the runner loads: no code for pictures and sound (mtmd, llava), servers or training.
+_LIBRARY = re.compile(r"lib/lib(llama|ggml|ggml-base|ggml-cpu-[a-z0-9._]+)\.so")
 # A proxy that nobody is: a package that apt would have to fetch is an error.
 _NO_NETWORK = (
     "-o Acquire::http::Proxy=http://127.0.0.1:9 -o Acquire::https::Proxy=http://127.0.0.1:9"
@@ -81,6 +84,13 @@ def files(site: Site) -> str:
         expect(found == wanted, f"{path} is {found}, not {wanted}")
     compiled = int(site.room.text("find /usr/lib/stoker -name '*.pyc' | wc -l"))
     expect(compiled > 100, f"only {compiled} modules were compiled at the installation")
+    held = set(
+        site.room.text(
+            "find /usr/lib/stoker/llama_cpp -type f -name '*.so*' -printf '%P\\n'"
+        ).split()
+    )
+    others = {name for name in held if not _LIBRARY.fullmatch(name)}
+    expect(not others and len(held) > 3, f"no part of what the runner needs: {others}; {held}")
     writable = site.room.text("find /usr/lib/stoker /etc/stoker -perm /022 -not -type l")
     expect(not writable, f"writable by others: {writable}")
     return f"{len(_MODES)} owners and modes; {compiled} compiled modules"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.system.chroot.__main__ import BOARDS, _steps
 from tests.system.chroot.debian import NATIVE
+from tests.system.chroot.steps_variants import PROCESSORS
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
@@ -29,3 +30,10 @@ def test_each_board_has_a_variant_that_the_package_holds(root: Path, architectur
     assert {variant for _, variant in BOARDS[architecture]} <= set(found[1].split())
     names = {step.name for step in _steps(architecture)}
     assert {f"answer-{cpu}" for cpu, _ in BOARDS[architecture]} <= names
+
+
+def test_each_x86_processor_gets_a_variant_that_the_package_holds(root: Path) -> None:
+    text = (root / ".ci/steps/deb.sh").read_text()
+    found = re.search(r"^ +amd64\) readonly -a variants=\(([^)]*)\)", text, re.MULTILINE)
+    assert found
+    assert set(PROCESSORS.values()) <= set(found[1].split())
