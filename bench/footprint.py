@@ -161,6 +161,25 @@ def with_runner(seconds: float) -> Metrics:
         }
 
 
+def gateway() -> Metrics:
+    """The REST door, while nobody asks; where it is started by its sockets it then leaves."""
+    with PrivateBus() as bus, tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "gateway.toml").write_text("")
+        command = [
+            sys.executable, "-m", "stoker.gateway.main", "--bus", bus.address,
+            "--config", f"{folder}/gateway.toml", "--unix", f"{folder}/gateway.sock",
+        ]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            try:
+                if process.stdout is None or b"listening" not in process.stdout.readline():
+                    raise SystemExit("cannot measure: stoker-gateway does not listen")
+                time.sleep(SETTLE_S)
+                return {"gateway_idle_pss_mb": (pss_mb(process.pid), "MB")}
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(30)
+
+
 def package_sizes(folder: Path) -> Metrics:
     """{} until "make deb" has run."""
     found: Metrics = {}
@@ -199,6 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics: Metrics = {"ready_s": (ready_s(options.starts), "s")}
     metrics |= without_model(options.seconds)
     metrics |= with_runner(options.seconds)
+    metrics |= gateway()
     metrics |= package_sizes(ROOT / "build" / "deb")
     rows = judged(metrics)
     for key, row in rows.items():

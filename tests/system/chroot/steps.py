@@ -149,8 +149,12 @@ def answer(site: Site) -> str:
 
 
 def purge(site: Site) -> str:
+    """First stoker alone, with which the gateway goes: its configuration is still its own."""
     room = site.room
-    room.run(["apt-get", "-q", "-y", "purge", *site.packages.names], timeout_s=300).must()
+    for names in (["stoker"], site.packages.names):
+        kept = "/etc/stoker/gateway.toml"
+        room.run(["test", "-e", kept]).must(f"{kept} is there before {names[0]} is purged")
+        room.run(["apt-get", "-q", "-y", "purge", *names], timeout_s=300).must()
     left = room.text(
         "find / -xdev -iname '*stoker*' -not -path '/var/log/*' -not -path '/var/cache/apt/*'"
     )

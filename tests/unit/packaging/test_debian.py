@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import shutil
 import subprocess
@@ -168,6 +169,14 @@ def test_man_can_show_every_page(root: Path) -> None:
         command = ["groff", "-Kutf8", "-man", "-ww", "-Tutf8", "-z", page]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert not done.stderr, page.name
+
+
+def test_what_each_package_weighs_is_told(root: Path, debian: Path) -> None:
+    """If not: make deb && make bench NAME=footprint"""
+    metrics = json.loads((root / "bench/results/footprint.json").read_text())["metrics"]
+    names = re.findall(r"^Package: (\S+)$", (debian / "control").read_text(), re.MULTILINE)
+    for name in names:
+        assert f"footprint.{name.replace('-', '_')}_installed_mb" in metrics, name
 
 
 def test_the_models_package_makes_it_the_default(root: Path) -> None:

@@ -104,6 +104,8 @@ def test_after_an_upgrade_and_after_a_failed_one_it_can_start(system: System, ho
     system.run("stoker.prerm", "upgrade", "0.2.0")
     said = system.run("stoker.postinst", how, "0.1.0")
     assert said[0] == "systemctl unmask --runtime stoker.service"
+    at_once = "deb-systemd-invoke start stoker.service" in said
+    assert at_once == how.startswith("abort-")
     assert not (system.root / "run/stoker-upgrade").exists()
     assert not [row for row in system.run("stoker.postinst", how, "0.1.0") if "unmask" in row]
 
