@@ -30,6 +30,7 @@ _MODES = {
 }
 # What the runner loads: no code for pictures and sound (mtmd, llava), servers or training.
 _LIBRARY = re.compile(r"lib/lib(llama|ggml|ggml-base|ggml-cpu-[a-z0-9._]+)\.so")
+_GATEWAY = "/etc/stoker/gateway.toml"
 # A proxy that nobody is: a package that apt would have to fetch is an error.
 _NO_NETWORK = (
     "-o Acquire::http::Proxy=http://127.0.0.1:9 -o Acquire::https::Proxy=http://127.0.0.1:9"
@@ -149,12 +150,12 @@ def answer(site: Site) -> str:
 
 
 def purge(site: Site) -> str:
-    """First stoker alone, with which the gateway goes: its configuration is still its own."""
+    """Of a gateway that was only removed the configuration stays when stoker is purged."""
     room = site.room
-    for names in (["stoker"], site.packages.names):
-        kept = "/etc/stoker/gateway.toml"
-        room.run(["test", "-e", kept]).must(f"{kept} is there before {names[0]} is purged")
-        room.run(["apt-get", "-q", "-y", "purge", *names], timeout_s=300).must()
+    for words in (["remove", "stoker-gateway"], ["purge", "stoker"]):
+        room.run(["apt-get", "-q", "-y", *words], timeout_s=300).must()
+        room.run(["test", "-e", _GATEWAY]).must(f"{_GATEWAY} is kept by {' '.join(words)}")
+    room.run(["apt-get", "-q", "-y", "purge", *site.packages.names], timeout_s=300).must()
     left = room.text(
         "find / -xdev -iname '*stoker*' -not -path '/var/log/*' -not -path '/var/cache/apt/*'"
     )
