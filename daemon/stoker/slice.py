@@ -13,8 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.core.cpu_choice import choose, parse_list
-from stoker.drivers.partition import Partition, Result, read_cpus
+from stoker.core.cpu_choice import choose, isolated, parse_list
+from stoker.drivers.cpu_topology import read_cpus
+from stoker.drivers.partition import Partition, Result
 from stoker.drivers.systemd_units import SystemdUnits
 from stoker.errors import StokerError
 
@@ -54,11 +55,12 @@ def _before(path: Path) -> Result:
 
 
 def _make(partition: Partition, wanted: str) -> Result:
+    there = read_cpus()
     try:
-        cpus = choose(read_cpus(), wanted.strip() or "auto")
+        cpus = choose(there, wanted.strip() or "auto")
     except StokerError as error:
         return Result("none", "", "", error.message)
     if not cpus:
         reason = "not wanted" if wanted == "none" else "there is no CPU to spare"
         return Result("none", "", "", reason)
-    return partition.apply(cpus)
+    return partition.apply(cpus, "isolated" if isolated(there, cpus) else "root")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from stoker.core.cpu_choice import Cpu, format_list, parse_list
+from stoker.core.cpu_choice import format_list, parse_list
 from stoker.errors import StokerError
 
 SLICE: Final = "stoker.slice"
@@ -53,7 +53,9 @@ class Partition:
         self._group = root / SLICE
         self._sleep = sleep
 
-    def apply(self, cpus: Sequence[int]) -> Result:
+    def apply(self, cpus: Sequence[int], kind: str = "root") -> Result:
+        """``kind``: root, or isolated (no load balancing), which the kernel insists on for CPUs
+        that isolcpus= named at boot."""
         wanted = format_list(cpus)
         if "cpuset" not in self._controllers():
             return Result("none", "", "", "this kernel has no cpuset for cgroup v2 here")
@@ -64,11 +66,11 @@ class Partition:
         if not self._wait_for_cpus(wanted):
             return Result("none", "", "", "the slice has no cpuset of its own")
         try:
-            (self._group / "cpuset.cpus.partition").write_text("root\n")
+            (self._group / "cpuset.cpus.partition").write_text(f"{kind}\n")
         except OSError as error:
             return Result("cpuset", wanted, self._kernel(), f"partition: {error.strerror}")
         kernel = self._kernel()  # a write succeeds even when the partition is invalid
-        if kernel != "root":
+        if kernel != kind:
             self._write_member()
             return Result("cpuset", wanted, kernel, "the kernel refused the partition")
         return Result("partition", wanted, kernel)
@@ -80,7 +82,8 @@ class Partition:
             return None
         lost, losses = self._kernel(), before.losses + 1
         if losses <= _REPAIRS:
-            result = self.apply(parse_list(before.cpus))
+            kind = "isolated" if before.kernel == "isolated" else "root"
+            result = self.apply(parse_list(before.cpus), kind)
             reason = result.reason or f"it was lost once and made anew: {lost}"
             return replace(result, reason=reason, losses=losses)
         self._write_member()
@@ -116,33 +119,3 @@ class Partition:
             return (self._group / "cpuset.cpus.partition").read_text().strip()
         except OSError as error:
             return error.strerror or "unreadable"
-
-
-def read_cpus(root: Path = Path("/sys")) -> tuple[Cpu, ...]:
-    """The CPUs that are online."""
-    base = root / "devices/system/cpu"
-    try:
-        online = parse_list((base / "online").read_text().strip())
-    except (OSError, StokerError):
-        return ()
-    return tuple(_cpu(base, number) for number in online)
-
-
-def _cpu(base: Path, number: int) -> Cpu:
-    folder = base / f"cpu{number}"
-    siblings: tuple[int, ...] = ()
-    with contextlib.suppress(OSError, StokerError):
-        siblings = parse_list((folder / "topology/thread_siblings_list").read_text().strip())
-    return Cpu(
-        number=number,
-        capacity=_number(folder / "cpu_capacity"),
-        max_khz=_number(folder / "cpufreq/cpuinfo_max_freq"),
-        siblings=siblings,
-    )
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.cpu_choice import Cpu, format_list
-from stoker.drivers.partition import SLICE, Partition, read_cpus
+from stoker.core.cpu_choice import format_list
+from stoker.drivers.partition import SLICE, Partition
 from stoker.errors import Unavailable
 
 
@@ -107,23 +107,14 @@ def test_release_gives_the_cpus_back(root: Path) -> None:
     assert systemd.asked[-1] == ()
 
 
-def test_the_topology_is_read_from_sysfs(tmp_path: Path) -> None:
-    base = tmp_path / "devices/system/cpu"
-    for number, (capacity, khz) in enumerate(((414, 1_800_000), (1024, 2_400_000))):
-        folder = base / f"cpu{number}"
-        (folder / "topology").mkdir(parents=True)
-        (folder / "cpufreq").mkdir()
-        (folder / "topology/thread_siblings_list").write_text(f"{number}\n")
-        (folder / "cpu_capacity").write_text(f"{capacity}\n")
-        (folder / "cpufreq/cpuinfo_max_freq").write_text(f"{khz}\n")
-    (base / "online").write_text("0-2\n")
-    assert read_cpus(tmp_path) == (
-        Cpu(0, 414, 1_800_000, (0,)), Cpu(1, 1024, 2_400_000, (1,)), Cpu(2),
-    )  # fmt: skip
-
-
-def test_a_machine_without_topology_has_no_cpus_to_give(tmp_path: Path) -> None:
-    assert read_cpus(tmp_path) == ()
+def test_cpus_without_load_balancing_become_an_isolated_partition_also_anew(root: Path) -> None:
+    partition = Partition(Systemd(root), root, never)
+    made = partition.apply((2, 3), "isolated")
+    assert (made.state, made.kernel) == ("partition", "isolated")
+    partition_file(root).write_text("isolated invalid (No cpu available due to hotplug)\n")
+    again = partition.again(made)
+    assert again is not None
+    assert (again.state, again.kernel) == ("partition", "isolated")
 
 
 def test_a_lost_partition_is_made_anew_once_and_then_shared(root: Path) -> None:
