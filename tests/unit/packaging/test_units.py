@@ -104,6 +104,21 @@ def test_what_a_runner_left_in_its_scratch_goes_before_the_next_one(
     assert outside.exists()
 
 
+def test_control_goes_before_callers_and_callers_before_deltas(units: Path) -> None:
+    """And the model has no more than all services together; nothing has a quota."""
+
+    def weight(name: str) -> int:
+        return int(settings(units / name)["CPUWeight"][0])
+
+    as_much = 100  # what system.slice and user.slice have
+    assert weight(SLICE) == weight(RUNNER) == as_much
+    order = [weight(n) for n in ("stoker.service", "stoker-gateway.service", APPLY)]
+    assert order == sorted(order, reverse=True)
+    assert weight("stoker.service") > as_much > weight("stoker-gateway.service")
+    for path in (*units.glob("*.service"), *units.glob("*.slice")):
+        assert not {"CPUQuota", "CPUQuotaPeriodSec"} & settings(path).keys(), path
+
+
 def test_the_driver_and_the_unit_agree_on_names(units: Path) -> None:
     assert runner_unit.TEMPLATE.format("") == RUNNER
     found = settings(units / RUNNER)
