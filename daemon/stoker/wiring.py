@@ -19,12 +19,10 @@ from stoker.api.bus import Bus, on_main
 from stoker.api.doors import Published, Services, publish
 from stoker.config.changes import diff
 from stoker.config.schema import Config, ModelConfig, ThermalConfig
-from stoker.core.cpu_choice import parse_list
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
 from stoker.drivers.clock import MonotonicClock
 from stoker.drivers.cpu_share import read_cpu_share
-from stoker.drivers.cpus import usable_cpus
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.memory import LinuxMemory
 from stoker.drivers.model_files import LocalModelFiles
@@ -42,6 +40,7 @@ from stoker.fleet_parts import build_fleet
 from stoker.heat_parts import HeatParts, build_heat
 from stoker.installed import Installed
 from stoker.metrics_parts import build_history, build_metrics
+from stoker.placement_parts import placing, runs_units
 from stoker.ports.doors import CpuShare, InferenceListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Part, Standings
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES, _SPARE_PAGES = 4096, 1024  # of sessions.db
-FIFO_PRIORITY = 5
 _FLEET_STOP_S = 5.0  # for a last word to a broker that may be far
 _STOP_MARGIN_S = 4.0  # beyond the runner's three deadlines, for readers to drain
 
@@ -154,7 +152,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
         cpu_share=read_cpu_share if runs_units(config) else CpuShare,
-        realtime=partial(realtime_facts, units=runs_units(config)),
+        realtime=partial(realtime_facts, units=runs_units(config), unheld=placing(config).unheld),
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
@@ -189,7 +187,7 @@ def build_inference(
         files=LocalModelFiles(),
         clock=clock,
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
-        threads=runner_threads(config),
+        threads=placing(config).threads,
         new_id=lambda: secrets.token_hex(16),
         device=LinuxMemory(pressure_file=config.memory.pressure_file),
     )
@@ -218,7 +216,10 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     """
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
-    extra = (("--echo-faults",) if faults else ()) + placing(config)
+    placed = placing(config)
+    if placed.no_fifo:
+        _log.warning("runner.realtime = fifo is not used: %s", placed.no_fifo)
+    extra = (("--echo-faults",) if faults else ()) + placed.options
     extra += ("--frame-ms", str(runner.frame_ms))
     spins = 0 if "--fifo" in extra else runner.gomp_spincount  # FIFO that spins is a deadlock
     if not runs_units(config):
@@ -239,32 +240,6 @@ def runner_launcher(config: Config) -> RunnerLauncher:
     )
 
 
-def placing(config: Config, share: Callable[[], CpuShare] = read_cpu_share) -> tuple[str, ...]:
-    """The runner's options for its compute threads. By itself it is pinned only on CPUs that
-    nobody else wants: elsewhere a pinned thread waits for its CPU while another one idles, and
-    all threads wait for it. FIFO needs such CPUs always."""
-    made = share() if runs_units(config) else CpuShare()
-    alone, pin = made.state == "partition", config.runner.pin
-    if pin == "auto":
-        pin = "one-to-one" if alone else "off"
-    if config.runner.realtime == "off" or alone:
-        fifo = ("--fifo", str(FIFO_PRIORITY)) if config.runner.realtime == "fifo" else ()
-        return ("--pin", pin, *fifo)
-    why = made.reason or "the runner has no CPUs of its own"
-    _log.warning("runner.realtime = fifo is not used: there is no partition (%s)", why)
-    return ("--pin", pin)
-
-
-def runner_threads(config: Config, share: Callable[[], CpuShare] = read_cpu_share) -> int:
-    """As configured, else the CPUs that the runner will have."""
-    if config.runner.threads:
-        return config.runner.threads
-    made = share() if runs_units(config) else CpuShare()
-    if made.state in ("partition", "cpuset") and made.cpus:
-        return min(len(parse_list(made.cpus)), os.cpu_count() or 1)
-    return usable_cpus()
-
-
 def inspect_fit(config: Config, model: ModelConfig) -> dict[str, object]:
     """What of a model fits this device; a runner of its own reads the file."""
     runner = ChildLauncher("llama", gomp_spincount=config.runner.gomp_spincount).start()
@@ -274,14 +249,6 @@ def inspect_fit(config: Config, model: ModelConfig) -> dict[str, object]:
         runner.close()
         runner.signal(signal.SIGTERM)
         runner.release()
-
-
-def runs_units(config: Config) -> bool:
-    """Runners are units of systemd's, in stoker.slice."""
-    if config.runner.launcher != "auto":
-        return config.runner.launcher != "child"
-    service = "NOTIFY_SOCKET" in os.environ and config.daemon.bus == "system"
-    return service and runner_unit.installed()
 
 
 def _apply(agent: Agent, fresh: Config) -> tuple[str, ...]:

@@ -75,6 +75,28 @@ def test_without_being_asked_nothing_is_pinned() -> None:
         assert loaded.scheduling == "other"
 
 
+@pytest.mark.usefixtures("two_cpus")
+def test_masks_hold_all_threads_and_those_that_compute_become_nice() -> None:
+    """Nicer, which everybody may; the reader, which computes nothing, stays as it was."""
+    cpu, before = CPUS[1], os.getpriority(os.PRIO_PROCESS, 0)
+    nice = min(before + 5, 19)
+    words = ("--pin", "set", "--cpus", str(cpu), f"--nice={nice}")
+    with RunnerClient("llama", *words) as client:
+        client.hello()
+        loaded = client.load(default_model(), threads=1, threads_batch=2, context_tokens=512)
+        assert (loaded.placement_cpus, loaded.nice, loaded.placement_note) == (str(cpu), nice, "")
+        assert loaded.pinning == "set"
+        assert "Paris" in answer(client, "a")
+        assert isinstance(client.answer(SetThreads("t", 3, 3)), Answer)
+        assert "Paris" in answer(client, "b")
+        pid = client.process.pid
+        assert set(masks(pid).values()) == {str(cpu)}
+        tasks = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+        found = sorted(os.getpriority(os.PRIO_PROCESS, task) for task in tasks)
+        assert found.count(nice) >= 3, found  # also one that came later
+        assert before in found
+
+
 @pytest.fixture
 def may_use_fifo() -> None:
     try:

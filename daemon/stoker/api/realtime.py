@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.api import contract
 from stoker.api.exports import Door, bus_text
-from stoker.events.realtime import RtView
+from stoker.events.realtime import Placed, RtView
 from stoker.ports.doors import AgentDoor, InferenceDoor
 
 
@@ -24,15 +24,22 @@ class RealTimeRoom:
         return properties(told(self._agent.realtime(now.runner_pid), now.placement))
 
 
-def told(view: RtView, placement: tuple[str, str, str]) -> RtView:
+def told(view: RtView, placed: Placed) -> RtView:
     """With what the runner says of its threads where the kernel does not let us look."""
-    pinning, scheduling, note = placement
-    notes = (*view.notes, f"not real-time: {note}") if note else view.notes
-    if view.pinning == "unseen" and pinning:
-        seen = "as the runner says: its process is another user's"
-        notes = (seen, *(other for other in notes if "another user's" not in other))
-        return replace(view, pinning=pinning, scheduling=scheduling, notes=notes)
-    return replace(view, notes=notes)
+    notes = (*view.notes, placed.note) if placed.note else view.notes
+    if view.pinning != "unseen" or not placed.pinning:
+        return replace(view, notes=notes)
+    seen = "as the runner says: its process is another user's"
+    view = replace(
+        view,
+        pinning=placed.pinning,
+        scheduling=placed.scheduling,
+        nice=placed.nice,
+        notes=(seen, *(other for other in notes if "another user's" not in other)),
+    )
+    if view.level == "none" and placed.pinning != "free":
+        return replace(view, level="affinity", cpus=placed.cpus)
+    return view
 
 
 def properties(view: RtView) -> dict[str, Any]:
@@ -42,6 +49,7 @@ def properties(view: RtView) -> dict[str, Any]:
         "Cpus": bus_text(view.cpus),
         "Pinning": view.pinning,
         "Scheduling": view.scheduling,
+        "Nice": view.nice,
         "LockedBytes": view.locked_bytes,
         "Kernel": bus_text(view.kernel),
         "Preemption": view.preemption,

@@ -73,12 +73,12 @@ def placement(facts: Mapping[str, Any], terminal: Terminal) -> list[str]:
         return terminal.clean(str(facts.get(key, "")))
 
     level, cpus = text("level"), text("cpus")
-    locked = int(facts.get("locked_bytes", 0))
+    locked, nice = int(facts.get("locked_bytes", 0)), int(facts.get("nice", 0))
     rows = [
         ("level", f"{level}: {_LEVELS.get(level, level)}" + (f" ({cpus})" if cpus else "")),
         ("why", text("reason")),
         ("pinning", text("pinning")),
-        ("scheduling", text("scheduling")),
+        ("scheduling", text("scheduling") + (f", nice {nice}" if nice else "")),
         ("locked", size(locked) if locked else "nothing"),
         ("kernel", f"{text('kernel')}, {text('preemption')}"),
         *(("", terminal.clean(str(note))) for note in facts.get("notes", ())),

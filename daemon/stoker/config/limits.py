@@ -96,7 +96,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "shared_prefixes": prompts,
         "state_bytes": whole(0, 1 << 40),
         "state_idle_s": number(0.0, DAY_S),
-        "pin": one_of("auto", "one-to-one", "off"),
+        "pin": one_of("auto", "one-to-one", "set", "off"),
+        "nice": whole(-10, 19),  # LimitNICE= of the unit
         "realtime": one_of("off", "fifo"),
         "frame_ms": whole(0, 1000),
         "gomp_spincount": whole(0, 1_000_000_000),

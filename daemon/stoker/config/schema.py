@@ -70,7 +70,8 @@ class RunnerConfig:
     shared_prefixes: tuple[str, ...] = ()  # system prompts that users may share the cache of
     state_bytes: Bytes = Bytes(256 << 20)  # of conversations saved to disk; 0 = none is
     state_idle_s: Seconds = Seconds(30.0)  # a conversation is saved when unused for so long
-    pin: str = "auto"  # auto | one-to-one | off: compute threads on CPUs; see docs/thermal.md
+    pin: str = "auto"  # auto | one-to-one | set | off: compute threads on CPUs; docs/thermal.md
+    nice: int = -10  # of compute threads that masks hold to some CPUs; 0 = as they are
     realtime: str = "off"  # off | fifo: with a partition only
     frame_ms: int = 30  # tokens of quick steps wait so long for each other; 0 = none does
     gomp_spincount: int = 2000  # bounds libgomp's busy wait; see docs/inference.md

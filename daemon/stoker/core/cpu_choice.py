@@ -56,6 +56,21 @@ def held(cpus: Sequence[Cpu]) -> tuple[int, ...]:
     return chosen if len(chosen) > 1 and slower - set(chosen) else ()
 
 
+def hold(pin: str, cpus: Sequence[Cpu], threads: int) -> tuple[tuple[int, ...], str]:
+    """The mask for a runner that has no cpuset, or why it gets none. ``pin``: runner.pin;
+    ``cpus``: those that it may use; ``threads``: how many were configured, 0 = none were."""
+    if pin not in ("auto", "set"):
+        return (), f"runner.pin is {pin}"
+    mask = held(cpus) if pin == "auto" else choose(cpus)
+    if not mask and pin == "set":
+        return (), "there is no CPU to spare"
+    if not mask:
+        return (), "its CPUs are alike: masks would only keep threads from free ones"
+    if pin == "auto" and threads > len(mask):
+        return (), f"{threads} threads are configured, and {len(mask)} CPUs are fast"
+    return mask, ""
+
+
 def isolated(cpus: Sequence[Cpu], chosen: Iterable[int]) -> bool:
     """All chosen ones are without load balancing since boot: the kernel makes no other partition
     of them, and each thread must be pinned to one."""

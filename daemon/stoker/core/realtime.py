@@ -25,6 +25,7 @@ def judge(facts: RtFacts) -> RtView:
         cpus=cpus,
         pinning=_pinning(facts),
         scheduling=_scheduling(facts.threads),
+        nice=min((thread.nice for thread in facts.threads), default=0),
         locked_bytes=facts.locked_bytes,
         kernel=facts.kernel,
         preemption=facts.preemption,
@@ -42,10 +43,9 @@ def _level(facts: RtFacts) -> tuple[str, str, str]:
     if facts.units and facts.made == "cpuset":
         return "cpuset", facts.why or "the kernel refused a partition", facts.effective
     why = facts.why or _why_not(facts)
-    used = sorted({cpu for thread in facts.threads for cpu in thread.cpus})
-    if used and set(used) < set(facts.online):
-        return "affinity", why, format_list(used)
-    return "none", why, ""
+    if held := _held(facts):
+        return "affinity", why, format_list({cpu for mask in held for cpu in mask})
+    return "none", f"{why}; {facts.unheld}" if facts.unheld else why, ""
 
 
 def _why_not(facts: RtFacts) -> str:
@@ -57,11 +57,18 @@ def _why_not(facts: RtFacts) -> str:
 def _pinning(facts: RtFacts) -> str:
     if not facts.threads:
         return "unseen"
-    alone = [thread.cpus for thread in facts.threads if len(thread.cpus) == 1]
-    if len(alone) == len(facts.threads) == len(set(alone)):
-        return "one-to-one"
-    used = {cpu for thread in facts.threads for cpu in thread.cpus}
-    return "set" if used < set(facts.online) else "free"
+    held = _held(facts)
+    if not held:
+        return "free"
+    alone = {mask for mask in held if len(mask) == 1}
+    return "one-to-one" if len(alone) == len(held) else "set"
+
+
+def _held(facts: RtFacts) -> list[tuple[int, ...]]:
+    """The masks of threads that may not run everywhere. The runner's reader computes nothing, and
+    is free also where the others are pinned."""
+    online = set(facts.online)
+    return [thread.cpus for thread in facts.threads if set(thread.cpus) < online]
 
 
 def _scheduling(threads: Sequence[ThreadFacts]) -> str:

@@ -17,8 +17,8 @@ from stoker.ports.doors import CpuShare
 
 _SLICE: Final = "sys/fs/cgroup/stoker.slice"
 _LARGEST: Final = 65536
-_PRIORITY, _POLICY = 37, 38
-"""Fields rt_priority and policy of proc_pid_stat(5), counted from the state behind the name."""
+_NICE, _PRIORITY, _POLICY = 16, 37, 38
+"""nice, rt_priority and policy in proc_pid_stat(5), counted from the state behind the name."""
 
 
 def read_proc(path: Path) -> str:
@@ -31,6 +31,7 @@ def realtime_facts(
     runner_pid: int,
     *,
     units: bool,
+    unheld: str = "",
     root: Path = Path("/"),
     read: ReadText = read_proc,
     share: Callable[[], CpuShare] = read_cpu_share,
@@ -56,6 +57,7 @@ def realtime_facts(
         locked_bytes=1024 * _status(text(f"proc/{runner_pid}/status"), "VmLck"),
         running=runner_pid > 0,
         units=units,
+        unheld=unheld,
         kernel=os.uname().release,
         preemption=_preemption(text("proc/version"), text("sys/kernel/realtime")),
         rt_runtime_us=int(runtime) if runtime.lstrip("-").isdecimal() else None,
@@ -75,6 +77,7 @@ def _threads(process: Path, read: ReadText) -> tuple[ThreadFacts, ...]:
                     parse_list(cpus.partition(":")[2].strip()),
                     policy=int(fields[_POLICY]),
                     priority=int(fields[_PRIORITY]),
+                    nice=int(fields[_NICE]),
                 )
             )
     return tuple(found)

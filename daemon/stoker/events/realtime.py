@@ -12,6 +12,7 @@ class ThreadFacts:
     cpus: tuple[int, ...]
     policy: int = 0
     priority: int = 0
+    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class RtFacts:
     units: bool = True  # the runner is a unit in stoker.slice
     kernel: str = ""
     preemption: str = ""
+    unheld: str = ""  # why the threads are not held by masks though there is no cpuset
     rt_runtime_us: int | None = None  # sched_rt_runtime_us; -1 = the kernel's guard is off
 
 
@@ -39,6 +41,7 @@ class RtFacts:
 class RtView:
     """``level``: partition | cpuset | affinity | none; ``reason`` says why not more (or what was
     lost). ``pinning``: one-to-one | set | free | unseen. ``scheduling``: other, fifo:10 … | unseen.
+    ``nice``: the lowest of its threads.
     """
 
     level: str
@@ -46,7 +49,20 @@ class RtView:
     cpus: str
     pinning: str = "unseen"
     scheduling: str = "unseen"
+    nice: int = 0
     locked_bytes: int = 0
     kernel: str = ""
     preemption: str = ""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What the runner read back of its compute threads after a load; "" = nothing is loaded.
+    ``note``: what was wanted and not reached, in a sentence."""
+
+    pinning: str = ""
+    scheduling: str = ""
+    note: str = ""
+    cpus: str = ""
+    nice: int = 0

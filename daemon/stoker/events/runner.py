@@ -169,7 +169,9 @@ class Loaded:
     saved: Mapping[str, object] = field(default_factory=dict)  # scope -> its saved conversations
     pinning: str = ""  # of the compute threads: one-to-one | set | free
     scheduling: str = ""  # other | fifo:5 …
-    placement_note: str = ""  # why they are not real-time though they should be
+    placement_note: str = ""  # what was wanted of it and not reached
+    placement_cpus: str = ""  # a kernel list such as 4-7
+    nice: int = 0  # the lowest of the compute threads
 
 
 @dataclass(frozen=True, slots=True)

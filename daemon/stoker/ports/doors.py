@@ -23,7 +23,7 @@ from stoker.events.inference import (
     TokenTotals,
 )
 from stoker.events.models import SwapResult
-from stoker.events.realtime import RtView
+from stoker.events.realtime import Placed, RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
 
@@ -54,7 +54,7 @@ class InferenceSnapshot:
     most_threads: int = 0  # as configured
     phase: str = ""  # prefill | decode | "" (nothing is computed)
     fingerprint: str = ""  # tells the loaded model file from another one
-    placement: tuple[str, str, str] = ("", "", "")  # as the runner says: see wire.Loaded
+    placement: Placed = Placed()
     runner_pid: int = 0
     runner_restarts: int = 0
     runner_memory_bytes: int = 0

@@ -17,7 +17,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from stoker.errors import StokerError
 from stoker.runner.engine import Engine
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.error("cannot reach the agent: %s", error)
         return EXIT_USAGE
     notify("READY=1")
-    placement = Placement(options.pin)
+    placement = Placement(options.pin, cpus=options.cpus, nice=options.nice)
     realtime = RealTime(options.fifo, placement) if options.fifo else None
     if realtime is not None:
         realtime.start()
@@ -71,16 +71,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return loop.run()
 
 
-def _placed(placement: Placement, realtime: RealTime | None, threads: int) -> dict[str, str]:
+def _placed(placement: Placement, realtime: RealTime | None, threads: int) -> dict[str, Any]:
     """After a load, when all compute threads are there: where they run, as the kernel says."""
+    placement.prefer()
+    notes = [placement.note()]
     if realtime is not None:
         realtime.apply(threads)
-        if realtime.refused:
-            _log.warning("compute threads stay ordinary ones: %s", realtime.refused)
+        notes.append(f"not real-time: {realtime.refused}" if realtime.refused else "")
+    note = "; ".join(filter(None, notes))
+    if note:
+        _log.warning("compute threads: %s", note)
     return {
         "pinning": placement.pinning(),
         "scheduling": placement.scheduling(),
-        "placement_note": "" if realtime is None else realtime.refused,
+        "placement_note": note,
+        "placement_cpus": ",".join(map(str, placement.cpus())),
+        "nice": placement.nice(),
     }
 
 
@@ -115,6 +121,10 @@ def _die_with(parent: int) -> None:
         os._exit(0)
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stoker-runner", description=__doc__)
     link = parser.add_mutually_exclusive_group(required=True)
@@ -129,7 +139,13 @@ def _parser() -> argparse.ArgumentParser:
         help="where states of conversations may be saved; none: nothing is",
     )
     parser.add_argument(
-        "--pin", choices=MODES, default="off", help="compute threads one to one on our CPUs"
+        "--pin", choices=MODES, default="off", help="compute threads one to one on our CPUs, or set"
+    )
+    parser.add_argument(
+        "--cpus", type=_numbers, default=(), metavar="N,N", help="CPUs of --pin set"
+    )
+    parser.add_argument(
+        "--nice", type=int, default=0, metavar="N", help="niceness of compute threads there"
     )
     parser.add_argument(
         "--fifo", type=int, default=0, metavar="N", help=f"their FIFO priority, 1..{HIGHEST}"

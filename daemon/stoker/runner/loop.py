@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from stoker.errors import Busy, InternalError, StokerError
 from stoker.events.runner import (
@@ -73,7 +73,7 @@ class Loop:
         pings: bool = True,
         clock: Clock = time.monotonic,
         scratch: Path | None = None,
-        placed: Callable[[int], Mapping[str, str]] = lambda _threads: {},
+        placed: Callable[[int], Mapping[str, Any]] = lambda _threads: {},
         frame_s: float = EVERY_S,
     ) -> None:
         """``placed`` places the threads that a load has started; fields of Loaded."""

@@ -9,6 +9,7 @@ from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler
 from stoker.events.inference import MemoryUse, ModelInfo, TokenTotals
+from stoker.events.realtime import Placed
 from stoker.events.runner import Loaded
 from stoker.ports.doors import InferenceSnapshot, QueueLine
 from stoker.ports.runner import ModelFiles
@@ -63,7 +64,7 @@ def snapshot(
         most_threads=link.threads,
         phase=queue.phase,
         fingerprint=ours.fingerprint if ours is not None else "",
-        placement=("", "", "") if ours is None else _placement(ours),
+        placement=Placed() if ours is None else _placement(ours),
         runner_pid=process.pid if process is not None else 0,
         runner_restarts=bank.serving.state.restarts,
         memory=_use(state.model, planned) if shown == "ready" else None,
@@ -99,8 +100,14 @@ def models(
     )
 
 
-def _placement(loaded: Loaded) -> tuple[str, str, str]:
-    return loaded.pinning, loaded.scheduling, loaded.placement_note
+def _placement(loaded: Loaded) -> Placed:
+    return Placed(
+        loaded.pinning,
+        loaded.scheduling,
+        loaded.placement_note,
+        loaded.placement_cpus,
+        loaded.nice,
+    )
 
 
 def _use(model: str, planned: FitPlan) -> MemoryUse | None:

@@ -147,7 +147,17 @@ def test_placement_shows_level_reason_and_notes() -> None:
         "notes": ["a note"],
     }  # fmt: skip
     text = "\n".join(heat_screens.placement(facts, PLAIN))
-    for words in ("cpuset: chosen CPUs", "(2-3)", "was lost", "1 MiB", "6.1, PREEMPT", "note"):
+    assert "other, nice" not in text
+    text = "\n".join(heat_screens.placement({**facts, "nice": -10}, PLAIN))
+    for words in (
+        "other, nice -10",
+        "cpuset: chosen CPUs",
+        "(2-3)",
+        "was lost",
+        "1 MiB",
+        "6.1, PREEMPT",
+        "note",
+    ):
         assert words in text
 
 

@@ -77,6 +77,24 @@ def test_pinning(masks: tuple[tuple[int, ...], ...], pinning: str) -> None:
     assert judge(replace(OWN, threads=threads(*masks))).pinning == pinning
 
 
+def test_a_reader_that_is_free_does_not_hide_that_the_others_are_pinned() -> None:
+    facts = RtFacts(online=ONLINE, threads=threads((2,), (3,), ONLINE))
+    view = judge(facts)
+    assert (view.level, view.cpus, view.pinning) == ("affinity", "2-3", "one-to-one")
+
+
+def test_why_there_is_not_even_a_mask_is_told_beside_why_there_is_no_cpuset() -> None:
+    facts = RtFacts(units=False, online=ONLINE, unheld="its CPUs are alike")
+    assert judge(facts).reason.endswith("not a unit in stoker.slice; its CPUs are alike")
+    held = replace(facts, threads=threads((2, 3)), unheld="")
+    assert judge(held).reason.endswith("not a unit in stoker.slice")
+
+
+def test_the_nicest_treatment_counts() -> None:
+    assert judge(replace(OWN, threads=(ThreadFacts((2,)), ThreadFacts((3,), nice=-10)))).nice == -10
+    assert judge(OWN).nice == 0
+
+
 def test_scheduling_names_every_policy_and_warns_of_fifo_without_a_partition() -> None:
     fifo = threads((2,), policy=1, priority=10) + threads((3,), policy=0)
     view = judge(replace(OWN, made="cpuset", partition="member", threads=fifo, rt_runtime_us=-1))

@@ -10,7 +10,7 @@ import pytest
 from stoker.drivers.realtime_facts import realtime_facts
 from stoker.ports.doors import CpuShare
 
-STAT = "7 (py) thon) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 {nice} 0 1 0 9 0 0 " + "0 " * 15
+STAT = "7 (py) thon) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 {nice} 1 0 9 0 0 " + "0 " * 15
 """Up to field 39; rt_priority and policy follow."""
 
 
@@ -29,9 +29,9 @@ def tree(tmp_path: Path) -> Path:
     put(tmp_path, "proc/version", "Linux version 6.1 #1 SMP PREEMPT_RT Debian\n")
     put(tmp_path, "proc/7/status", "Name:\tpy\nVmLck:\t    2048 kB\n")
     put(tmp_path, "proc/7/task/7/status", "Name:\tpy\nCpus_allowed_list:\t2\n")
-    put(tmp_path, "proc/7/task/7/stat", STAT.format(nice=20) + "10 1 0\n")
+    put(tmp_path, "proc/7/task/7/stat", STAT.format(nice="20 0") + "10 1 0\n")
     put(tmp_path, "proc/7/task/9/status", "Name:\tpy\nCpus_allowed_list:\t2-3\n")
-    put(tmp_path, "proc/7/task/9/stat", STAT.format(nice=20) + "0 0 0\n")
+    put(tmp_path, "proc/7/task/9/stat", STAT.format(nice="10 -10") + "0 0 0\n")
     return tmp_path
 
 
@@ -43,8 +43,8 @@ def test_everything_is_read_where_it_may_be(tree: Path) -> None:
     facts = realtime_facts(7, units=True, root=tree, share=share)
     assert (facts.made, facts.partition, facts.effective) == ("partition", "root", "2-3")
     assert (facts.online, facts.locked_bytes) == ((0, 1, 2, 3), 2048 * 1024)
-    seen = [(thread.cpus, thread.policy, thread.priority) for thread in facts.threads]
-    assert seen == [((2,), 1, 10), ((2, 3), 0, 0)]
+    seen = [(thread.cpus, thread.policy, thread.priority, thread.nice) for thread in facts.threads]
+    assert seen == [((2,), 1, 10, 0), ((2, 3), 0, 0, -10)]
     assert (facts.preemption, facts.rt_runtime_us) == ("PREEMPT_RT", 950_000)
 
 
