@@ -142,8 +142,9 @@ HEAT_AND_TIME: Final = (
         "CPUs and real time: what was reached, what it gives",
         '"show" tells which level of CPU placement the model\'s process reached and why not\n'
         'more. "probe" measures how late this machine wakes a sleeping thread: plain, pinned to\n'
-        "a CPU, FIFO (where permitted) and both. It needs no agent and no package, and uses\n"
-        "cyclictest where it is installed.",
+        "a CPU, FIFO (where permitted) and both. As root the pinned ones run in the partition of\n"
+        "stoker.slice, if there is one, else on a CPU that others use too; the output says which.\n"
+        "It needs no agent and no package, and uses cyclictest where it is installed.",
         (
             "stokerctl rt",
             "stokerctl rt probe --seconds 60",

@@ -1,6 +1,7 @@
 """``stokerctl rt probe``: how late this machine wakes a sleeping thread, in four arms.
 
-plain, pinned to one CPU, FIFO, and both. Each arm is a process of its own: cyclictest where it is
+plain, pinned to one CPU, FIFO, and both; the pinned ones in stoker.slice's partition, where there
+is one and we are root. Each arm is a process of its own: cyclictest where it is
 installed, else ours. No arm changes a global setting; one that is not permitted says why.
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from stoker.cli import latency
+from stoker.cli import latency, rt_place
 from stoker.cli.bars import Bar
 from stoker.cli.screens import columns
 from stoker.cli.terminal import Terminal
@@ -32,7 +33,7 @@ _MARGIN_S: Final = 30.0
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
-    cpu = choose_cpu(args.cpu)
+    place = rt_place.find(args.cpu)
     tool = shutil.which("cyclictest") if args.tool != "own" else None
     if args.tool == "cyclictest" and tool is None:
         raise StokerClientError(
@@ -44,14 +45,19 @@ def run(args: Namespace, terminal: Terminal) -> int:
     try:
         for number, (name, pinned, fifo) in enumerate(ARMS):
             bar.update(name, number / len(ARMS))
-            arms[name] = _arm(tool, args, cpu if pinned else -1, PRIORITY if fifo else 0)
+            arms[name] = _arm(
+                tool, args, place if pinned else rt_place.ANYWHERE, PRIORITY if fifo else 0
+            )
     finally:
         bar.close()
     facts: dict[str, object] = {
         "tool": "cyclictest" if tool else "stoker",
         "kernel": platform.release(),
         "preemption": _preemption(),
-        "cpu": cpu,
+        "cpu": place.cpu,
+        "pinned_in": "partition" if place.partition else "shared",
+        "partition": place.partition,
+        "note": place.note,
         "interval_us": args.interval_us,
         "seconds": args.seconds,
         "arms": arms,
@@ -63,31 +69,20 @@ def run(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def choose_cpu(wanted: int | None) -> int:
-    """The last CPU that this process may use: the first one serves interrupts."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if wanted is None:
-        return allowed[-1]
-    if wanted not in allowed:
-        raise StokerClientError(
-            "invalid-request", f"cannot pin to CPU {wanted}: this process may use "
-            f"{', '.join(map(str, allowed))}",
-        )  # fmt: skip
-    return wanted
-
-
-def _arm(tool: str | None, args: Namespace, cpu: int, priority: int) -> dict[str, object]:
+def _arm(
+    tool: str | None, args: Namespace, place: rt_place.Place, priority: int
+) -> dict[str, object]:
     command = (
-        _cyclictest(tool, args, cpu, priority)
+        _cyclictest(tool, args, place.cpu, priority)
         if tool
         else [sys.executable, "-P", "-m", "stoker.cli.rt_sleeper", str(args.seconds),
-              str(args.interval_us), str(cpu), str(priority)]
+              str(args.interval_us), str(place.cpu), str(priority)]
     )  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=args.seconds + _MARGIN_S, check=False,
+            [*place.before, *command], env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=args.seconds + _MARGIN_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"refused": "it did not end in time"}
@@ -153,9 +148,14 @@ def lines(facts: Mapping[str, Any]) -> list[str]:
         f"kernel {facts['kernel']}, {facts['preemption']}; every {facts['interval_us']} µs for "
         f"{facts['seconds']:g} s, pinned to CPU {facts['cpu']}; measured by {facts['tool']}"
     )
+    where = (
+        f"pinned arms: in the partition of {rt_place.SLICE} (CPUs {facts['partition']})"
+        if facts["partition"]
+        else f"pinned arms: on a CPU that others use too: {facts['note']}"
+    )
     if not measured:
-        return [head, "", *refused]
-    return [head, "", *columns(rows), *refused, "", *_histogram(measured)]
+        return [head, where, "", *refused]
+    return [head, where, "", *columns(rows), *refused, "", *_histogram(measured)]
 
 
 def _histogram(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:

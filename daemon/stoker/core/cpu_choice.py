@@ -126,10 +126,11 @@ def parse_list(text: str) -> tuple[int, ...]:
     """The kernel's list format. Raises ConfigInvalid."""
     numbers: set[int] = set()
     for part in text.replace(" ", "").split(","):
-        low, _, high = part.partition("-")
-        if not low.isdecimal() or not (high or low).isdecimal():
+        low, dash, high = part.partition("-")
+        high = high if dash else low
+        if not low.isdecimal() or not high.isdecimal():
             raise _refused(text, 'neither "auto", "none" nor a list such as 2-3,5')
-        first, last = int(low), int(high or low)
+        first, last = int(low), int(high)
         if not first <= last <= _LARGEST_CPU:
             raise _refused(text, f"{part} is no range of CPUs")
         numbers.update(range(first, last + 1))

@@ -144,6 +144,7 @@ def test_people_may_choose_or_refuse() -> None:
         ("fast", "neither"),
         ("", "neither"),
         ("-1", "neither"),
+        ("2-", "neither"),
         ("1,,2", "neither"),
         ("0-99999", "no range"),
     ],
