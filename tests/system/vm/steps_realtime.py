@@ -1,4 +1,4 @@
-"""Steps: CPUs of its own that are taken away, and compute threads with real-time priority."""
+"""Steps: CPUs of its own that are taken away, what is left then, and threads of real time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.system.vm.table import Step
 _GROUP = "/sys/fs/cgroup"
 _PARTITION = f"{_GROUP}/stoker.slice/cpuset.cpus.partition"
 _RIVAL = f"{_GROUP}/rival"
+_DEFAULTS = "/etc/default/stoker"
 _FIFO = 1  # SCHED_FIFO, field 41 of /proc/PID/stat; its priority is field 40
 _NOTICED_S = 60.0
 
@@ -102,9 +103,61 @@ def fifo(field: Field) -> str:
     return f"{len(real)} threads FIFO 5 on CPUs {cpus}; taken back {seconds:.0f} s after a stop"
 
 
+def weights(field: Field) -> str:
+    """As the unit files say, without a quota; and the probe's pinned arms beside the runner."""
+    guest, found = field.guest, []
+    for group, weight in (("stoker.slice", "100"), ("system.slice/stoker.service", "200")):
+        reads = guest.text(["cat", f"{_GROUP}/{group}/cpu.weight"])
+        quota = guest.text(["cat", f"{_GROUP}/{group}/cpu.max"])
+        expect(reads == weight, f"cpu.weight of {group} is {reads}, not {weight}")
+        expect(quota.startswith("max "), f"cpu.max of {group} is {quota}")
+        found.append(f"{group} {reads}")
+    command = ["stokerctl", "--json", "rt", "probe", "--seconds", "1", "--tool", "own"]
+    probe = json.loads(guest.run(command, timeout_s=180).must().out)
+    expect(probe["pinned_in"] == "partition", f"the pinned arms ran elsewhere: {probe['note']}")
+    expect("samples" in probe["arms"]["pinned"], f"pinned in the partition: {probe['arms']}")
+    outside = json.loads(guest.run(command, user=USER, timeout_s=180).must().out)
+    expect("only root" in outside["note"], f"a person's probe says {outside['note']!r}")
+    return f"{', '.join(found)}; pinned arms on CPU {probe['cpu']} of the partition"
+
+
+def masks(field: Field) -> str:
+    """The level below the cpusets, in the sandbox of the unit: masks, and niceness by LimitNICE=."""
+    guest = field.guest
+    guest.run(["cp", "-p", _DEFAULTS, "/tmp/defaults-masks"]).must()
+    guest.run(["sed", "-i", "s/^#*STOKER_CPUS=.*/STOKER_CPUS=none/", _DEFAULTS]).must()
+    try:
+        field.restart()
+        field.ready()
+        alike = _shown(field)
+        expect(alike["level"] == "none", f"CPUs that are alike: {alike}")
+        expect("alike" in str(alike["reason"]), f"the reason is {alike['reason']!r}")
+        guest.run(["sed", "-i", 's/^#pin = "auto"/pin = "set"/', CONFFILE]).must()
+        field.restart()
+        field.ready()
+        field.answers()
+        shown = _shown(field)
+        expect(shown["level"] == "affinity", f"rt show: {shown}")
+        expect(shown["nice"] == -10, f"rt show: {shown}")
+        rows = guest.text(f"sed 's/.*) //' /proc/{field.runner_pid()}/task/*/stat").splitlines()
+        nice = sorted(int(row.split()[16]) for row in rows)  # field 19
+        expect(nice[0] == -10, f"niceness of the runner's threads: {nice}")
+    finally:
+        guest.run(["sed", "-i", 's/^pin = "set"/#pin = "auto"/', CONFFILE]).must()
+        guest.run(["mv", "/tmp/defaults-masks", _DEFAULTS]).must()
+        field.restart()
+    field.ready()
+    expect(_shown(field)["level"] == "partition", f"after a restart: {_shown(field)}")
+    return f"alike: nothing; asked for: CPUs {shown['cpus']}, nice {nice}"
+
+
 STEPS: tuple[Step[Field], ...] = (
     Step("partition-lost", "a lost CPU partition is made anew once, then shared; rt show says so",
          partition_lost, ("partition",)),
     Step("fifo", "real-time compute threads where wanted, taken back when others starve", fifo,
+         ("partition",)),
+    Step("weights", "cpu.weight as designed, no quota; the probe enters the partition", weights,
+         ("partition",)),
+    Step("masks", "without a cpuset: affinity masks and niceness, in the sandbox", masks,
          ("partition",)),
 )  # fmt: skip
