@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,22 @@ def test_without_a_partition_real_time_says_why_there_is_none(
     assert found["Scheduling"] == "other"
     assert found["Pinning"] in ("free", "set", "one-to-one")
     assert found["Kernel"]
+
+
+@pytest.mark.skipif(sorted(os.sched_getaffinity(0))[:2] != [0, 1], reason="needs CPUs 0 and 1")
+def test_masks_that_were_asked_for_are_the_third_level(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
+) -> None:
+    """As root the threads become nice, as anybody else a note says why they do not."""
+    config = '[runner]\npin = "set"\nnice = -10\n[models.echo]\npath = "/dev/null"\n'
+    cold = ("--engine", "echo", "--board", "sim:pi4-bare,load=agent")
+    with stokerd(private_bus, tmp_path, child_env, *cold, config=config) as daemon:
+        daemon.wait_ready()
+        found = daemon.client.get_all(contract.REALTIME)
+    assert found["Level"] == "affinity"
+    assert "0" not in found["Cpus"].split("-")
+    assert "alike" not in found["Reason"]
+    assert found["Nice"] == -10 or "RLIMIT_NICE" in " ".join(found["Notes"])
 
 
 def test_what_a_killed_stokerd_capped_is_given_back_by_the_next_one(

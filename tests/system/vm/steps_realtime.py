@@ -122,7 +122,7 @@ def weights(field: Field) -> str:
 
 
 def masks(field: Field) -> str:
-    """The level below the cpusets, in the sandbox of the unit: masks, and niceness by LimitNICE=."""
+    """The level below the cpusets, in the unit's sandbox: masks, and niceness by LimitNICE=."""
     guest = field.guest
     guest.run(["cp", "-p", _DEFAULTS, "/tmp/defaults-masks"]).must()
     guest.run(["sed", "-i", "s/^#*STOKER_CPUS=.*/STOKER_CPUS=none/", _DEFAULTS]).must()
