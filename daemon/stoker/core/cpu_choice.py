@@ -53,7 +53,7 @@ def held(cpus: Sequence[Cpu]) -> tuple[int, ...]:
     """
     chosen = choose(cpus)
     slower = {cpu.number for cpu in _able(cpus)} - {cpu.number for cpu in _fastest(_able(cpus))}
-    return chosen if len(chosen) > 1 and slower - set(chosen) else ()
+    return chosen if slower - set(chosen) else ()
 
 
 def hold(pin: str, cpus: Sequence[Cpu], threads: int) -> tuple[tuple[int, ...], str]:

@@ -54,6 +54,7 @@ class Placement:
                 os.sched_setaffinity(0, self._cpus)
             except OSError as error:
                 self._unheld = f"threads are not held to CPUs {wanted}: {error.strerror}"
+                self._cpus = frozenset()
                 return
             if (left := _mask(0)) != self._cpus:  # a cpuset may take some away
                 cpus = ",".join(map(str, sorted(left)))
@@ -82,8 +83,9 @@ class Placement:
         except PermissionError as error:
             limit = resource.getrlimit(_RLIMIT_NICE)[0]
             floor = _NICE_ZERO - limit
-            if self._nice < floor < os.getpriority(os.PRIO_PROCESS, task):
-                os.setpriority(os.PRIO_PROCESS, task, floor)
+            with contextlib.suppress(PermissionError):  # a filter may refuse what the limit allows
+                if floor < os.getpriority(os.PRIO_PROCESS, task):
+                    os.setpriority(os.PRIO_PROCESS, task, max(floor, self._nice))
             now = os.getpriority(os.PRIO_PROCESS, task)
             return f"nice {self._nice}: {error.strerror}, it is {now} (RLIMIT_NICE is {limit})"
         return ""

@@ -47,8 +47,8 @@ def test_a_machine_that_tells_nothing_gives_all_but_cpu_0() -> None:
 def test_equal_capacities_and_unknown_clocks_say_nothing() -> None:
     clocks = (3_300_000, 5_100_000, 5_100_000, 3_300_000)
     assert choose([Cpu(n, 1024, khz) for n, khz in enumerate(clocks)]) == (1, 2)
-    unknown = [Cpu(n, max_khz=khz) for n, khz in enumerate((2_000_000, 2_000_000, 0))]
-    assert choose(unknown) == (1, 2)
+    unknown = [Cpu(n, max_khz=khz) for n, khz in enumerate((2_000_000, 2_000_000, 2_000_000, 0))]
+    assert choose(unknown) == (1, 2, 3)
 
 
 # Three performance cores with two threads each, eight efficient ones that clock nearly as fast.

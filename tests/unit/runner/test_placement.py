@@ -130,3 +130,18 @@ def test_the_limit_is_used_as_far_as_it_goes(
     placement.prefer()
     assert (placement.nice(), placement.note()) == (nice, note)
     assert set(now.values()) <= {nice}
+
+
+def test_a_filter_that_refuses_what_the_limit_allows_is_a_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def setpriority(*_words: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", setpriority)
+    monkeypatch.setattr("resource.getrlimit", lambda _which: (25, 25))
+    placement = Placement("set", cpus=sorted(os.sched_getaffinity(0)), nice=-10, online=4096)
+    placement.prefer()
+    assert placement.note() == (
+        f"nice -10: Operation not permitted, it is {BASE} (RLIMIT_NICE is 25)"
+    )
