@@ -312,7 +312,9 @@ class FakeAgent:
         return CpuShare("partition", "2-3")
 
     def realtime(self, runner_pid: int) -> RtView:
-        return RtView("cpuset", "told so", "2-3", "set", "other", 4096, "6.1", "PREEMPT", ("note",))
+        return RtView(
+            "cpuset", "told so", "2-3", "set", "other", 4096, "6.1", "PREEMPT", ("note",), nice=-10
+        )
 
 
 class FakeAuthority:

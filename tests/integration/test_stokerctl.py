@@ -96,6 +96,7 @@ def test_heat_and_placement_are_shown(env: Env) -> None:
     assert json.loads(ctl(env, "--json", "thermal", "discover").stdout)[0]["use"] == "holds policy0"
     shown = ctl(env, "rt")
     assert "cpuset: chosen CPUs, shared with others (2-3)" in shown.stdout
+    assert "other, nice -10" in shown.stdout
     assert json.loads(ctl(env, "--json", "rt", "show").stdout)["reason"] == "told so"
 
 

@@ -49,11 +49,11 @@ class RtView:
     cpus: str
     pinning: str = "unseen"
     scheduling: str = "unseen"
-    nice: int = 0
     locked_bytes: int = 0
     kernel: str = ""
     preemption: str = ""
     notes: tuple[str, ...] = ()
+    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
