@@ -21,7 +21,7 @@ from stoker.config.changes import diff
 from stoker.config.schema import Config, ModelConfig, ThermalConfig
 from stoker.drivers import runner_unit
 from stoker.drivers.authority import GroupAuthority
-from stoker.drivers.clock import MonotonicClock
+from stoker.drivers.clock import MonotonicClock, asleep_s
 from stoker.drivers.cpu_share import read_cpu_share
 from stoker.drivers.instance_lock import InstanceLock
 from stoker.drivers.memory import LinuxMemory
@@ -207,6 +207,7 @@ def build_sessions(
         clock=clock,
         wall_s=time.time,
         new_id=lambda: secrets.token_hex(16),
+        asleep_s=asleep_s,
     )
 
 

@@ -63,7 +63,7 @@ class FakeRunner:
         self.say(Hello("fake", "none", "", self.pid))
 
     def stream(self, job: str, *texts: str, done: bool = False) -> None:
-        self.say(*(Deltas((Delta(job, t=text),)) for text in texts))
+        self.say(*(Deltas((Delta(job, t=text, n=1),)) for text in texts))
         if done:
             usage = {"prompt_tokens": 3, "completion_tokens": len(texts)}
             last = {"finish_reason": "stop", "usage": usage}

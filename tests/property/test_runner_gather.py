@@ -21,6 +21,8 @@ pieces = st.builds(
     tools=st.sampled_from([(), (), (ToolCall("1", "f", "{}"),)]),
     lp=st.sampled_from([None, None, {"content": [1]}, {"content": [2, 3]}]),
     done=st.sampled_from([None, None, None, {"finish_reason": "stop"}]),
+    n=st.integers(0, 2),
+    e=st.integers(0, 2),
 )
 steps = st.lists(st.tuples(st.lists(pieces, max_size=3), st.floats(0.0, 0.05)), max_size=60)
 
@@ -42,6 +44,11 @@ def likelihoods(deltas: Sequence[Delta], job: str) -> list[object]:
     return [item for content in found for item in content]  # type: ignore[attr-defined]
 
 
+def tokens(deltas: Sequence[Delta], job: str) -> tuple[int, int]:
+    mine = [delta for delta in deltas if delta.job == job]
+    return sum(delta.n for delta in mine), sum(delta.e for delta in mine)
+
+
 @given(steps=steps)
 def test_nothing_is_lost_doubled_or_reordered(steps: list[tuple[list[Delta], float]]) -> None:
     gather, now_s = Gather(), 0.0
@@ -56,6 +63,7 @@ def test_nothing_is_lost_doubled_or_reordered(steps: list[tuple[list[Delta], flo
     for job in JOBS:
         assert said(sent, job) == said(given_in, job)
         assert likelihoods(sent, job) == likelihoods(given_in, job)
+        assert tokens(sent, job) == tokens(given_in, job)
 
 
 @given(steps=steps)
@@ -83,6 +91,13 @@ def test_a_first_word_leaves_at_once_and_the_next_quick_ones_together() -> None:
     )
     assert gather.add(words(" three"), 0.012) == ()
     assert gather.add(words(" four"), 0.023) == (Delta("a", t=" three four"),)
+
+
+def test_tokens_without_text_wake_nobody_and_do_not_pass_for_a_first_word() -> None:
+    gather = Gather(every_s=0.015)
+    assert gather.add([Delta("b", t="other")], 0.0)
+    assert gather.add([Delta("a", n=1)], 0.006) == ()
+    assert gather.add(words("first"), 0.007) == (Delta("a", t="first", n=1),)
 
 
 def test_slow_steps_are_never_held_back() -> None:

@@ -132,6 +132,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "inference": {
         "queue_limit": whole(1, 10_000),
+        "queue_bytes": whole(MIB, 1 << 40),
         "ageing_s": number(0.1, DAY_S),
         "background_waits": flag,
         # A control character is six bytes of JSON: so many still fit a frame of 16 MiB.

@@ -118,6 +118,7 @@ class RestartConfig:
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
     queue_limit: int = 64
+    queue_bytes: Bytes = Bytes(64 << 20)  # of the requests of all users, answered or waiting
     ageing_s: Seconds = Seconds(60.0)  # so long a wait lifts a job by one class
     background_waits: bool = True  # stands still while an interactive answer is made
     max_request_bytes: Bytes = Bytes(1 << 20)

@@ -23,6 +23,9 @@ def admit(state: State, ask: Submit, now_s: Seconds) -> State | Refuse:
         return refusal
     if len(state.at(Place.WAITING)) >= state.rules.queue_limit:
         return Refuse(ask.job, "queue", waiting_line.next_place_s(state))
+    held = sum(job.size_bytes for job in state.jobs.values()) + ask.size_bytes
+    if state.rules.queue_bytes and held > state.rules.queue_bytes:
+        return Refuse(ask.job, "queue_bytes", waiting_line.next_place_s(state))
     job = Job(
         id=ask.job,
         uid=ask.uid,
@@ -83,7 +86,7 @@ def spend(buckets: Mapping[int, Bucket], event: Spent, now_s: Seconds) -> dict[i
     kept = dict(_with_bucket(buckets, event, now_s))
     found = kept.get(event.uid)
     if found is not None:
-        kept[event.uid] = replace(found, level=found.level - event.tokens)
+        kept[event.uid] = replace(found, level=found.level - event.tokens - event.written)
     return kept
 
 

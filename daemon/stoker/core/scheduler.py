@@ -73,7 +73,7 @@ def step(state: State, event: Event, now_s: Seconds) -> Result:
         case RunnerReady() | Drain() | Hold() | Headroom() | Tick():
             return placement.settle(_told(state, event), now_s)
         case Spent():
-            return replace(state, buckets=admission.spend(state.buckets, event, now_s)), ()
+            return _spend(state, event, now_s), ()
     job = state.jobs.get(event.job)
     if job is None:
         return state, ()
@@ -126,6 +126,15 @@ def _charge(state: State, job: Job, prefill: int, decode: int, now_s: Seconds) -
     buckets = admission.pay(state.buckets, job, prefill + decode, now_s)
     charged = replace(job, prefill=job.prefill + prefill, decode=job.decode + decode)
     return _put(replace(state, lanes=tuple(lanes), buckets=buckets), charged)
+
+
+def _spend(state: State, event: Spent, now_s: Seconds) -> State:
+    lanes = list(state.lanes)
+    if event.lane is not None:
+        cost = state.cost(event.tokens, event.written)
+        lanes[event.lane] = lanes[event.lane].charge(event.uid, cost)
+    buckets = admission.spend(state.buckets, event, now_s)
+    return replace(state, lanes=tuple(lanes), buckets=buckets)
 
 
 def _stall(state: State, job: Job, stalled: bool, now_s: Seconds) -> State:

@@ -106,11 +106,16 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Tokens read for a user outside of any job (vectors)."""
+    """``tokens`` read and ``written`` for a user outside of any job that is here: vectors, and what
+    the runner did for a job that was withdrawn, which also counts in its ``lane``. Negative = an
+    estimate was too high.
+    """
 
     uid: int
     quota: Quota
     tokens: int
+    written: int = 0
+    lane: JobClass | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """``reason``: queue, deadline, or the field of Quota that is used up."""
+    """``reason``: queue, queue_bytes, deadline, or the field of Quota that is used up."""
 
     job: str
     reason: str
@@ -192,6 +197,7 @@ class Rules:
     prefill_cost: float = 0.25  # of one token read, beside one token written
     decode_cost: float = 1.0
     background_waits: bool = False  # also with a slot of its own, while interactive is answered
+    queue_bytes: Bytes = Bytes(0)  # of all jobs, those in the runner too; 0 = no limit
 
 
 class Place(Enum):

@@ -202,6 +202,9 @@ class Delta:
     ("stop" | "length" | "stop-string" | "tool-calls"), usage (with cached_tokens), timings,
     gaps (see ``runner.gaps``; callers do not get it), and omitted_messages, omitted_tokens and
     shifted_tokens when overflow made something go.
+
+    ``n`` tokens were made and ``e`` of the prompt evaluated since the job's last delta: what is
+    charged. Every delta says so, also one with no text, and the last word of a cancelled job.
     """
 
     job: str
@@ -212,6 +215,13 @@ class Delta:
     lp: Mapping[str, object] | None = None
     done: Mapping[str, object] | None = None
     error: Mapping[str, object] | None = None
+    n: int = 0
+    e: int = 0
+
+    @property
+    def says(self) -> bool:
+        """There is something in it for its reader, beside progress and an end."""
+        return bool(self.t or self.r or self.tools or self.lp is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +243,7 @@ class Beat:
 
 
 _SHORT_TEXT: Final = 1 << 16  # characters; longer ones are measured in bytes
+_MANY_TOKENS: Final = 1 << 31
 
 Event = Hello | LoadProgress | Loaded | Answer | Failed | Deltas | Beat
 
@@ -265,20 +276,22 @@ def parse_event(body: Mapping[str, object]) -> Event:
 
 
 def _texts(body: Mapping[str, object]) -> Deltas | None:
-    """Deltas that hold text only, which is nearly every frame, in a third of the time; None =
-    something else, or something wrong, for the whole way to say what.
+    """Deltas that hold text and its tokens only, which is nearly every frame, in a third of the
+    time; None = something else, or something wrong, for the whole way to say what.
     """
     items = body.get("items")
     if body.get("k") != "deltas" or len(body) != 2 or not isinstance(items, list):
         return None
     found = []
     for item in items[: bodies.MAX_ITEMS + 1]:
-        if not isinstance(item, dict) or len(item) != 2:
+        if not isinstance(item, dict) or len(item) != 3:
             return None
-        job, text = item.get("job"), item.get("t")
+        job, text, made = item.get("job"), item.get("t"), item.get("n")
         if not isinstance(job, str) or not isinstance(text, str) or len(text) > _SHORT_TEXT:
             return None
-        found.append(Delta(job, text))
+        if type(made) is not int or not 0 <= made <= _MANY_TOKENS:
+            return None
+        found.append(Delta(job, text, n=made))
     return Deltas(tuple(found)) if len(found) <= bodies.MAX_ITEMS else None
 
 

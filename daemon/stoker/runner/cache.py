@@ -37,7 +37,8 @@ class SequenceCache:
     ) -> None:
         self._engine, self._clock, self._scratch, self._run = engine, clock, scratch, run
         self._states: StateStore | None = None
-        self._counts = dict.fromkeys(("hits", "misses", "reused_tokens", "evictions"), 0)
+        kinds = ("hits", "misses", "reused_tokens", "evictions", "evicted_unsaved")
+        self._counts = dict.fromkeys(kinds, 0)
         self._idle_s = 0.0
         self.forget_all()
 
@@ -193,8 +194,11 @@ class SequenceCache:
     def _let_go(self, entries: list[Entry]) -> None:
         for entry in entries:
             self._counts["evictions"] += 1
-            if entry.seq in self._unsaved and self._states and not self._states.busy:
-                self._save(entry)
+            if entry.seq in self._unsaved and self._states:
+                if self._states.busy:  # nobody's words wait for a disk
+                    self._counts["evicted_unsaved"] += 1
+                else:
+                    self._save(entry)
             self._empty(entry.seq)
 
     def _save(self, entry: Entry) -> None:

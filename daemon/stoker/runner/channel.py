@@ -149,14 +149,15 @@ class Channel:
 
 
 def _texts(event: Deltas) -> bytes | None:
-    """The frame of deltas that hold text only, which is nearly every one: a third of the time."""
+    """The frame of deltas that hold text and its tokens only, which is nearly every one: a third
+    of the time."""
     parts = []
     for item in event.items:
-        if item.r or item.tools or item.p is not None or item.lp is not None:
+        if item.r or item.tools or item.p is not None or item.lp is not None or item.e:
             return None
         if item.done is not None or item.error is not None:
             return None
-        parts.append(f'{{"job":{_quote(item.job)},"t":{_quote(item.t)}}}')
+        parts.append(f'{{"job":{_quote(item.job)},"t":{_quote(item.t)},"n":{item.n}}}')
     body = '{"k":"deltas","items":[' + ",".join(parts) + "]}"
     try:
         return frames.pack(body.encode("utf-8"))

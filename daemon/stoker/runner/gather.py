@@ -58,8 +58,9 @@ class Gather:
         if item.done is not None or item.error is not None:
             self._begun.discard(item.job)
             return True
-        first = item.job not in self._begun
-        self._begun.add(item.job)
+        first = item.says and item.job not in self._begun
+        if first:
+            self._begun.add(item.job)
         return first or item.p is not None
 
 
@@ -72,7 +73,13 @@ def _fits(before: Delta, item: Delta) -> bool:
 
 def _joined(before: Delta, item: Delta) -> Delta:
     whole = replace(
-        before, t=before.t + item.t, r=before.r + item.r, done=item.done, error=item.error
+        before,
+        t=before.t + item.t,
+        r=before.r + item.r,
+        done=item.done,
+        error=item.error,
+        n=before.n + item.n,
+        e=before.e + item.e,
     )
     if item.tools or item.lp is not None:
         content = [*_content(before), *_content(item)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from stoker.errors import StokerError
 from stoker.events.runner import Delta, Generate
@@ -24,9 +24,9 @@ PROGRESS_EVERY_S: Final = 0.5
 class Job:
     __slots__ = (
         "_cached", "_composer", "_context", "_first_s", "_gaps", "_last_s", "_number", "_omitted",
-        "_progress_s", "_reported", "_seed", "_started_s", "accepted_s", "adapters", "deadline_s",
-        "evaluated", "id", "paused", "prompt", "request", "seq", "shaping", "shareable", "shifted",
-        "shifts", "tokens",
+        "_progress_s", "_reported", "_seed", "_started_s", "_told", "accepted_s", "adapters",
+        "deadline_s", "evaluated", "id", "paused", "prompt", "request", "seq", "shaping",
+        "shareable", "shifted", "shifts", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Job:
         self._gaps = Gaps()
         self._progress_s = now_s
         self._reported = 0
+        self._told = (0, 0)  # tokens made and evaluated that a delta has told
 
     @property
     def number(self) -> int:
@@ -137,14 +138,12 @@ class Job:
             self.tokens.append(token)
             more_answer, more_reasoning = self._composer.feed(piece)
             answer, reasoning = answer + more_answer, reasoning + more_reasoning
-        return Delta(self.id, t=answer, r=reasoning)
+        return self._delta(t=answer, r=reasoning)
 
-    def take(
-        self, token: int, piece: bytes | None, now_s: float, *, last: bool = False
-    ) -> Delta | None:
+    def take(self, token: int, piece: bytes | None, now_s: float, *, last: bool = False) -> Delta:
         """A sampled token; ``piece`` None = end of text, ``last`` = it ends with this one.
 
-        None when nothing goes out yet.
+        Text may be held back, its tokens are told at once: a job may be cancelled meanwhile.
         """
         if self._first_s:
             self._gaps.add(now_s - self._last_s)
@@ -162,8 +161,7 @@ class Job:
         if self.made >= self.request.max_tokens or (self.full and not self.shifts):
             return self._finish("length", answer, reasoning)
         calls = self._composer.take_calls()
-        some = answer or reasoning or calls
-        return Delta(self.id, t=answer, r=reasoning, tools=calls) if some else None
+        return self._delta(t=answer, r=reasoning, tools=calls)
 
     def progress(self, now_s: float) -> Delta | None:
         """Prefill progress, at most twice a second and only when it moved."""
@@ -171,12 +169,19 @@ class Job:
             return None
         self._progress_s = now_s
         self._reported = self.evaluated
-        return Delta(self.id, p=(min(self.evaluated, self.prompt), self.prompt))
+        return self._delta(p=(min(self.evaluated, self.prompt), self.prompt))
 
     def failure(self, error: StokerError) -> Delta:
         """The last word of a job that went wrong; text still held back is given out."""
         answer, reasoning = self._composer.finish()
-        return Delta(self.id, t=answer, r=reasoning, error=error.record())
+        return self._delta(t=answer, r=reasoning, error=error.record())
+
+    def _delta(self, **what: Any) -> Delta:
+        """With what is to be charged since the last one; tokens evaluated twice count once."""
+        made, read = self._told
+        now_read = max(min(self.evaluated + self.shifted, self.prompt) - self._cached, read)
+        self._told = (self.made, now_read)
+        return Delta(self.id, n=self.made - made, e=now_read - read, **what)
 
     def _finish(self, reason: str, answer: str, reasoning: str) -> Delta:
         more_answer, more_reasoning = self._composer.finish()
@@ -184,8 +189,7 @@ class Job:
             reason = "stop-string"  # the end completed a stop string that was held back
         if reason == "stop" and self._composer.called:
             reason = "tool-calls"
-        return Delta(
-            self.id,
+        return self._delta(
             t=answer + more_answer,
             r=reasoning + more_reasoning,
             tools=self._composer.take_calls(),

@@ -53,7 +53,7 @@ class Shaping:
             engine.constrain(job.seq, self.grammar)
             self._bound = True
 
-    def taken(self, engine: Engine, job: Job, token: int, now_s: float) -> Delta | None:
+    def taken(self, engine: Engine, job: Job, token: int, now_s: float) -> Delta:
         """The job takes a sampled token; what goes out of it."""
         piece = engine.piece(token)
         if piece is None and job.thinking and self.grammar is not None and not self._forced:
@@ -68,8 +68,8 @@ class Shaping:
         last = self._bound and piece is not None and engine.exhausted(job.seq)
         delta = job.take(token, piece, now_s, last=last)
         if told is not None and (answering and not job.thinking):
-            delta = replace(delta or Delta(job.id), lp=told)
-        if delta is not None and delta.done is not None:
+            delta = replace(delta, lp=told)
+        if delta.done is not None:
             return delta
         more = self._stop_thinking(engine, job)
         if self.grammar is not None and not self._bound and not job.thinking:
@@ -158,10 +158,10 @@ def _said(engine: Engine, token: int, logprob: float) -> dict[str, object]:
     }
 
 
-def _both(first: Delta | None, second: Delta) -> Delta:
-    if first is None:
-        return second
-    return replace(second, t=first.t + second.t, r=first.r + second.r, lp=first.lp)
+def _both(first: Delta, second: Delta) -> Delta:
+    made, read = first.n + second.n, first.e + second.e
+    text, thought = first.t + second.t, first.r + second.r
+    return replace(second, t=text, r=thought, lp=first.lp, n=made, e=read)
 
 
 def _wrong(path: str, reason: str) -> InvalidRequest:

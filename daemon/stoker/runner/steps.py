@@ -270,7 +270,7 @@ class Steps:
         if items:
             self._out(items)
 
-    def _sample(self, job: Job) -> Delta | None:
+    def _sample(self, job: Job) -> Delta:
         try:
             token = self._engine.sample(job.seq)
             self.sampled += 1

@@ -27,6 +27,7 @@ from stoker.ports.system import Standings
 from stoker.services.futures import pass_on, then
 from stoker.services.inference_loop import InferenceLoop
 from stoker.services.job_desk import EVERYBODY
+from stoker.services.job_queue import BYTES_PER_TOKEN
 from stoker.services.model_list import queue_lines
 from stoker.services.model_probe import nats_per_token
 from stoker.services.runner_queries import OURSELVES
@@ -34,6 +35,11 @@ from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
+_WORKED = (
+    errors.Cancelled, errors.DeadlineExceeded, errors.EngineFailed, errors.InsufficientMemory,
+    errors.Preempted,
+)  # fmt: skip
+"""How a question ends that the runner may have worked for."""
 
 
 class InferenceService:
@@ -122,28 +128,35 @@ class InferenceService:
 
     def embed(self, texts: Sequence[str], owner: Owner) -> Future[tuple[list[list[float]], int]]:
         given = tuple(texts)
-        answer = self._aside_work(lambda key: wire.Embed(key, given), owner)
+        answer = self._aside_work(lambda key: wire.Embed(key, given), owner, given)
         return then(answer, lambda found: (cast(list[list[float]], found["vectors"]), _read(found)))
 
     def score(self, text: str, owner: Owner) -> Future[tuple[float, int]]:
-        answer = self._aside_work(lambda key: wire.Score(key, text), owner)
+        answer = self._aside_work(lambda key: wire.Score(key, text), owner, (text,))
         return then(answer, lambda found: (cast(float, found["nll"]), _read(found)))
 
     def _aside_work(
-        self, make: Callable[[str], wire.Request], owner: Owner
+        self, make: Callable[[str], wire.Request], owner: Owner, texts: Sequence[str]
     ) -> Future[Mapping[str, object]]:
-        """A question that the model itself must work for, beside jobs; its tokens are charged."""
+        """A question that the model itself must work for, beside jobs. Its tokens are charged: an
+        estimate at once, so that who gives up in between pays too, set right by the answer.
+        """
         ended: Future[Mapping[str, object]] = Future()
         standing = self._standings.of(owner.uid) if self._standings else EVERYBODY
+        estimate = sum(map(len, texts)) // BYTES_PER_TOKEN + len(texts)
+
+        def charge(tokens: int) -> None:
+            self._loop.desk.queue.step(scheduler.Spent(owner.uid, standing.quota, tokens))
 
         def done(answer: Future[Mapping[str, object]]) -> None:
             error = answer.exception()
             if error is not None:
+                if not isinstance(error, _WORKED):
+                    charge(-estimate)
                 ended.set_exception(error)
             else:
                 found = answer.result()
-                spent = scheduler.Spent(owner.uid, standing.quota, _read(found))
-                self._loop.desk.queue.step(spent)
+                charge(_read(found) - estimate)
                 ended.set_result(found)
 
         def ask() -> None:
@@ -152,6 +165,7 @@ class InferenceService:
             if refusal is not None:
                 ended.set_exception(refusal)
                 return
+            charge(estimate)
             found = self._loop.runners.query(make, now, owner.uid, timeout_s, owner.unique_name)
             self._loop.report()
             found.add_done_callback(done)

@@ -166,11 +166,12 @@ class JobDesk:
         now = self._clock.monotonic_s()
         for delta in deltas.items:
             job = self.book.in_runner(delta.job)
-            if job is None:
-                continue  # cancelled while this was on its way
+            if job is None:  # cancelled while this was on its way
+                self.queue.count_late(delta)
+                continue
             self.book.feed(job, delta)
             self.queue.count(job.id, delta)
-            if not job.streamed and (delta.t or delta.r or delta.tools or delta.lp):
+            if not job.streamed and delta.says:
                 job.streamed_s = now
                 self.queue.step(scheduler.Streamed(job.id))
             if delta.error is not None:
@@ -334,7 +335,10 @@ class JobDesk:
     ) -> None:
         now = self._clock.monotonic_s()
         self.book.end(job, now, done, error)
-        self.queue.step(scheduler.Ended(job.id) if by_runner else scheduler.Withdraw(job.id))
+        if by_runner:
+            self.queue.step(scheduler.Ended(job.id))
+        else:
+            self.queue.withdraw(job.id, job.wire_id)
         view = self.view(job)
         # before its reader: who asks again at once must find the session's turn ended
         self._tell(lambda listener: listener.job_finished(view))

@@ -20,6 +20,7 @@ def typed(code: str, message: str, hint: str, details: Mapping[str, object]) -> 
 _MEMORY_HINT = "ask for less, or have a smaller model or context_tokens configured"
 _REASONS = {
     "queue": "the queue is full",
+    "queue_bytes": "the requests of all users fill the memory that they may have",
     "deadline": "it would still be waiting at its deadline",
     "queued_jobs": "you have as many waiting jobs as your quota allows",
     "queued_bytes": "your waiting jobs are as large as your quota allows",
@@ -32,7 +33,7 @@ def refused(reason: str, wait: Seconds) -> errors.StokerError:
     message = f"cannot accept job: {_REASONS[reason]}"
     hint = f"try again in {wait:.0f} s"
     details: dict[str, str | int | float | bool] = {"retry_after_ms": int(wait * 1000)}
-    if reason in ("queue", "deadline"):
+    if reason in ("queue", "queue_bytes", "deadline"):
         return errors.Busy(message, hint=hint, details=details)
     return errors.QuotaExceeded(message, hint=hint, details={"quota": reason, **details})
 

@@ -1,20 +1,22 @@
 """The scheduler's state on the loop's thread: gives it the time and what each job costs.
 
 It decides nothing. Tokens are counted as they come and told before the next event, so
-that every decision sees all of them and no token costs a decision.
+that every decision sees all of them and no token costs a decision. Who hangs up pays what was
+done: the runner's last word on a withdrawn job is counted too.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stoker.config.schema import Config
 from stoker.core import scheduler
 from stoker.core.admission import rate_wait_s
-from stoker.core.scheduler_state import Rules, State
+from stoker.core.scheduler_state import Place, Rules, State
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, JobClass, Quota, Standing, TokenTotals
 from stoker.ports.system import Clock
@@ -23,6 +25,7 @@ from stoker.units import Bytes, Seconds
 
 BYTES_PER_TOKEN: Final = 4  # of a prompt that nobody has counted yet
 TICK_S: Final = Seconds(0.5)
+MAX_LATE: Final = 1024  # withdrawn jobs whose last word is awaited
 
 
 @dataclass(slots=True)
@@ -32,7 +35,17 @@ class _Meter:
     estimate: int
     prefill: int = 0
     decode: int = 0
+    cached: int = 0
     told: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """Whom a withdrawn job's last tokens are charged to."""
+
+    uid: int
+    quota: Quota
+    lane: JobClass
 
 
 class JobQueue:
@@ -52,6 +65,7 @@ class JobQueue:
         self.state = State(_rules(config, config.runner.slots, config.runner.parked_slots))
         self._meters: dict[str, _Meter] = {}
         self._untold: set[str] = set()
+        self._late: dict[str, _Late] = {}  # by the name that the runner knows
         self._events: deque[scheduler.Event] = deque()
         self._ticked_s = Seconds(0.0)
         self.totals = TokenTotals()
@@ -69,8 +83,7 @@ class JobQueue:
             self.step(scheduler.Tick())
 
     def submit(self, job: Job, max_tokens: int, standing: Standing) -> None:
-        size = text_bytes(job.ask)
-        meter = self._meters[job.id] = _Meter(size // BYTES_PER_TOKEN + 1)
+        meter = self._meters[job.id] = _Meter(_prompt_chars(job.ask) // BYTES_PER_TOKEN + 1)
         self.step(
             scheduler.Submit(
                 job.id,
@@ -79,7 +92,7 @@ class JobQueue:
                 quota=standing.quota,
                 prompt_tokens=meter.estimate,
                 max_tokens=max_tokens,
-                size_bytes=size,
+                size_bytes=text_bytes(job.ask),
                 deadline_s=job.deadline_s,
                 model=job.ask.model,
             )
@@ -107,29 +120,47 @@ class JobQueue:
             self.step(scheduler.Tick())
 
     def count(self, job: str, delta: wire.Delta) -> None:
-        """Tokens of one delta of a job; its last one holds the true numbers."""
+        """Tokens of one delta of a job; the end of an answer says all of them again."""
         meter = self._meters.get(job)
         if meter is None:
             return
-        if delta.p is not None:
-            meter.prefill = delta.p[0]
+        meter.prefill += delta.e
+        meter.decode += delta.n
         if delta.done is not None:
             usage = delta.done.get("usage")
             counts = usage if isinstance(usage, dict) else {}
-            read = counts.get("prompt_tokens", meter.prefill)
-            meter.prefill = int(read) - int(counts.get("cached_tokens", 0))
+            meter.cached = int(counts.get("cached_tokens", 0))
+            read = counts.get("prompt_tokens", meter.prefill + meter.cached)
+            meter.prefill = int(read) - meter.cached
             meter.decode = int(counts.get("completion_tokens", meter.decode))
-            self.totals = self.totals.plus(counts)
-        elif delta.t or delta.r:
-            meter.decode += 1
-            meter.prefill = max(meter.prefill, meter.estimate)
         self._untold.add(job)
+
+    def withdraw(self, job: str, wire_id: str) -> None:
+        """It is cancelled. The runner, if it has the job, was at work on it until it hears so."""
+        found = self.state.jobs.get(job)
+        if found is not None and found.place is not Place.WAITING:
+            if len(self._late) >= MAX_LATE:
+                del self._late[next(iter(self._late))]
+            self._late[wire_id] = _Late(found.uid, found.quota, found.lane)
+        self.step(scheduler.Withdraw(job))
+
+    def count_late(self, delta: wire.Delta) -> None:
+        """What the runner says of a job that was withdrawn; of all others nothing."""
+        late = self._late.get(delta.job)
+        if late is None:
+            return
+        if delta.done is not None or delta.error is not None:
+            del self._late[delta.job]
+        if delta.e or delta.n:
+            self._add(delta.e, delta.n)
+            self.step(scheduler.Spent(late.uid, late.quota, delta.e, delta.n, late.lane))
 
     def begin_again(self, job: str) -> None:
         """Its sequence is gone: what it had is paid for, and counting starts anew."""
         self._tell(self._clock.monotonic_s())
         meter = self._meters.get(job)
         if meter is not None:
+            self._add(meter.prefill, meter.decode)
             self._meters[job] = _Meter(meter.estimate)
 
     def rate_wait_s(self, uid: int, quota: Quota) -> Seconds:
@@ -153,16 +184,44 @@ class JobQueue:
         self._untold.clear()
 
     def _forget(self, event: scheduler.Event, actions: Iterable[scheduler.Action]) -> None:
+        gone = [a.job for a in actions if isinstance(a, scheduler.Refuse | scheduler.Lost)]
         if isinstance(event, scheduler.Ended | scheduler.Withdraw):
-            self._meters.pop(event.job, None)
-        for action in actions:
-            if isinstance(action, scheduler.Refuse | scheduler.Lost):
-                self._meters.pop(action.job, None)
+            gone.append(event.job)
+        if isinstance(event, scheduler.RunnerLost):
+            self._late.clear()  # it says nothing any more
+        for job in gone:
+            meter = self._meters.pop(job, None)
+            if meter is not None:
+                self._add(meter.prefill, meter.decode, meter.cached)
+
+    def _add(self, read: int, made: int, cached: int = 0) -> None:
+        old = self.totals
+        self.totals = TokenTotals(
+            old.prompt + read + cached, old.cached + cached, old.completion + made
+        )
 
 
 def text_bytes(ask: Ask) -> Bytes:
-    """The size of what is asked; characters are near enough for a limit and an estimate."""
-    return Bytes(len(ask.prompt) + sum(len(message.content) for message in ask.messages))
+    """What the texts of a request take in memory. One wide character makes a whole text two or
+    four times as large: CPython stores each with the width of its widest (PEP 393).
+    """
+    return Bytes(sum(sys.getsizeof(text) for text in _texts(ask) if text))
+
+
+def _texts(ask: Ask) -> Iterator[str]:
+    yield from (ask.prompt, ask.model, ask.keep, *ask.stop)
+    for message in ask.messages:
+        yield from (message.role, message.content, message.tool_calls)
+        yield from (message.tool_call_id, message.name)
+    shape = ask.shape
+    yield from (shape.schema, shape.grammar, shape.tools, shape.tool_choice)
+    yield from (adapter.name for adapter in shape.adapters)
+
+
+def _prompt_chars(ask: Ask) -> int:
+    """What the model will read, before anybody has counted its tokens."""
+    turns = sum(len(message.content) + len(message.tool_calls) for message in ask.messages)
+    return len(ask.prompt) + len(ask.shape.tools) + turns
 
 
 def granted(wanted: JobClass | None, default: JobClass, highest: JobClass) -> JobClass | None:
@@ -180,4 +239,5 @@ def _rules(config: Config, slots: int, parked_slots: int) -> Rules:
         parked_slots,
         limits.ageing_s,
         background_waits=limits.background_waits,
+        queue_bytes=limits.queue_bytes,
     )

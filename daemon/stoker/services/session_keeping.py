@@ -26,7 +26,7 @@ class Keeping:
         self.config = config
         self._store, self._forget = store, forget
         self._scrub = False  # deleted text waits in the log
-        self._ahead_s: float | None = None  # wall clock minus monotonic
+        self._ahead_s: float | None = None  # wall clock minus time since boot
         self._since_s = 0.0
 
     def admit(self, uid: int, *, newcomer: bool) -> None:
@@ -51,13 +51,13 @@ class Keeping:
     def expire(self, now_s: float) -> None:
         self._let_go(retention.expired(self._store.holdings(), self._bounds(), now_s))
 
-    def follow_clock(self, wall_s: float, monotonic_s: float) -> None:
+    def follow_clock(self, wall_s: float, since_boot_s: float) -> None:
         """A board without a battery-backed clock may start in 1970 and jump to today.
 
         What was used since we started moves along, so that it is neither decades old nor
-        younger than tomorrow's.
+        younger than tomorrow's. ``since_boot_s`` counts sleep too: waking sets no clock.
         """
-        ahead = wall_s - monotonic_s
+        ahead = wall_s - since_boot_s
         if self._ahead_s is None:
             self._since_s = wall_s
         elif abs(jump := ahead - self._ahead_s) > CLOCK_JUMP_S:

@@ -42,9 +42,11 @@ class SessionService:
         clock: Clock,
         wall_s: Callable[[], float],
         new_id: Callable[[], str],
+        asleep_s: Callable[[], Seconds] = lambda: Seconds(0.0),
     ) -> None:
+        """``asleep_s``: how long the device has slept since it booted; ``clock`` leaves that out."""
         self._store, self._inference = store, inference
-        self._clock, self._wall_s = clock, wall_s
+        self._clock, self._wall_s, self._asleep_s = clock, wall_s, asleep_s
         self._listeners: list[Callable[[str], None]] = []
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._desk = SessionDesk(
@@ -170,7 +172,7 @@ class SessionService:
         if now >= self._sweep_at_s:
             self._sweep_at_s = Seconds(now + SWEEP_S)
             self._desk.open()
-            self._desk.keeping.follow_clock(self._wall_s(), now)
+            self._desk.keeping.follow_clock(self._wall_s(), now + self._asleep_s())
             self._desk.turns_now.save_held()
             self._desk.keeping.expire(self._wall_s())
             self._desk.keeping.make_room()

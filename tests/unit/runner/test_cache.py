@@ -224,6 +224,19 @@ def test_an_evicted_conversation_is_saved(tmp_path: Path) -> None:
     assert rig.ask(WORDS, keep="talk")["cached_tokens"] == 39
 
 
+def test_an_evicted_conversation_does_not_wait_for_the_one_being_written(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, cached_prefixes=1)
+    rig.ask(WORDS, keep="talk")
+    rig._run = rig.written.append  # type: ignore[method-assign,assignment]
+    rig.steps.cache._states._run = rig._run  # type: ignore[union-attr]
+    rig.ask(f"other {WORDS}", keep="more")
+    rig.ask(f"third {WORDS}")
+    assert len(rig.written) == 1
+    assert rig.counts()["evicted_unsaved"] == 1
+    rig.written[0]()
+    assert rig.counts()["saves"] == 1
+
+
 def test_the_cells_are_preferred_to_the_disk(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.ask(WORDS, keep="talk")

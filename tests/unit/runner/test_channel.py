@@ -98,6 +98,8 @@ def test_full_socket_loses_nothing_once_it_is_read(side: Side) -> None:
     "items",
     [
         (Delta("a", t="x"),),
+        (Delta("a", t="x", n=3), Delta("b", n=1)),
+        (Delta("a", t="x", n=1, e=9),),
         (Delta("a", t='qu"ote \\ \n \u2028 🔥 \x01'), Delta('b"', t="")),
         (Delta("lone \ud800", t="x"),),
         (Delta("a", t="x", r="y"), Delta("b", p=(1, 2))),

@@ -77,7 +77,7 @@ class Rig:
     def __init__(self, **sessions: Any) -> None:
         self.config = Config(sessions=SessionsConfig(**sessions))
         self.store, self.inference, self.clock = MemorySessionStore(), HandInference(), FakeClock()
-        self.wall_s = 1e9
+        self.wall_s, self.asleep_s = 1e9, Seconds(0.0)
         self.gone: list[str] = []
         ids = itertools.count(1)
         self.service = SessionService(
@@ -88,6 +88,7 @@ class Rig:
             clock=self.clock,
             wall_s=lambda: self.wall_s,
             new_id=lambda: f"s{next(ids)}",
+            asleep_s=lambda: self.asleep_s,
         )
         self.service.listen(self.gone.append)
 

@@ -132,7 +132,7 @@ def test_a_quota_is_refused_by_name_with_a_time_to_come_back(rig: Rig) -> None:
 def test_tokens_are_counted_as_they_come_and_set_right_at_the_end(rig: Rig) -> None:
     rig.service._standings = Policy(u1000=Standing(TOP, Quota(tokens_per_minute=60)))
     asked = rig.ask("x" * 400)
-    rig.runner.say(Deltas((Delta(asked.id, p=(40, 80)),)))
+    rig.runner.say(Deltas((Delta(asked.id, p=(40, 80), e=40),)))
     rig.turn()
     rig.loop.desk.queue.step(scheduler.Tick())  # before any decision they are told
     assert rig.loop.desk.queue.state.buckets[1000].level == pytest.approx(20.0)
@@ -148,7 +148,7 @@ def test_tokens_are_counted_as_they_come_and_set_right_at_the_end(rig: Rig) -> N
 
 def test_words_of_a_job_cost_its_user_in_the_next_choice(rig: Rig) -> None:
     greedy, _ = rig.ask(owner=ALICE), rig.ask(owner=BOB)
-    rig.runner.say(Deltas(tuple(Delta(greedy.id, t="x") for _ in range(300))))
+    rig.runner.say(Deltas(tuple(Delta(greedy.id, t="x", n=1) for _ in range(300))))
     rig.turn()
     mine, theirs = rig.ask(owner=ALICE), rig.ask(owner=BOB)
     assert theirs.future.result(0).queue_position == 1
@@ -197,12 +197,12 @@ def test_who_waits_long_rises_while_time_passes() -> None:
 
 
 def test_the_size_of_what_waits_is_bounded_for_each_user(rig: Rig) -> None:
-    rig.service._standings = Policy(u1000=Standing(TOP, Quota(queued_bytes=Bytes(100))))
+    rig.service._standings = Policy(u1000=Standing(TOP, Quota(queued_bytes=Bytes(600))))
     running = [rig.ask(owner=BOB) for _ in range(2)]
     assert len(running) == 2
-    rig.ask("x" * 80)
+    rig.ask("x" * 400)
     with pytest.raises(errors.QuotaExceeded) as caught:
-        rig.ask("x" * 30).future.result(0)
+        rig.ask("x" * 150).future.result(0)
     assert caught.value.details["quota"] == "queued_bytes"
 
 

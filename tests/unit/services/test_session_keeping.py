@@ -90,6 +90,21 @@ def test_a_clock_that_jumps_to_today_makes_nothing_old() -> None:
     assert rig.get(rig.service.get(session, ALICE)).used_s > 1.6e9
 
 
+def test_a_device_that_sleeps_through_the_weekend_has_set_no_clock() -> None:
+    rig = Rig(ttl_s=Seconds(200 * 3600.0))
+    rig.turn()
+    session = rig.create()
+    used_s = rig.get(rig.service.get(session, ALICE)).used_s
+    rig.asleep_s = Seconds(60 * 3600.0)
+    rig.wall_s += rig.asleep_s
+    rig.pass_time(61)
+    assert rig.get(rig.service.get(session, ALICE)).used_s == used_s
+    rig.asleep_s = Seconds(210 * 3600.0)
+    rig.wall_s += 150 * 3600.0
+    rig.pass_time(61)
+    assert rig.gone == [session]
+
+
 def test_the_least_recently_used_gives_way_and_never_the_new_one() -> None:
     rig = Rig(max_sessions_per_user=2)
     first, second = rig.create(), None
