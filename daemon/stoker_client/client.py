@@ -105,7 +105,8 @@ class Stoker:
         return float(nats), int(tokens)
 
     def queue(self) -> list[tuple[int, str, int, int]]:
-        """(user ID, class, running, waiting) jobs, the busiest first."""
+        """(user ID, class, running, waiting) jobs, the busiest first. Other users' stand together
+        under ID 4294967295 unless you are an administrator."""
         return [tuple(line) for line in self._bus.call(INFERENCE, "ListQueue")]
 
     def count_tokens(self, text: str) -> int:

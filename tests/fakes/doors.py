@@ -130,7 +130,7 @@ class FakeInference:
             broken,
         )
 
-    def queue(self) -> Future[tuple[QueueLine, ...]]:
+    def queue(self, seen_by: int | None) -> Future[tuple[QueueLine, ...]]:
         future: Future[tuple[QueueLine, ...]] = Future()
         future.set_result((QueueLine(1000, "normal", 2, 3), QueueLine(0, "background", 0, 1)))
         return future

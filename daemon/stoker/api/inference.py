@@ -103,8 +103,9 @@ class InferenceRoom:
         (text,) = requests.parse_texts([args[0]], self.limits)
         return Later(self._service.score(text, owner), Answer)
 
-    def list_queue(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
-        return Later(self._service.queue(), _queue)
+    def list_queue(self, owner: Owner, _args: tuple[Any, ...]) -> Later:
+        whole = self._authority.may_manage(owner.uid)
+        return Later(self._service.queue(None if whole else owner.uid), _queue)
 
     def list_models(self, _owner: Owner, _args: tuple[Any, ...]) -> Later:
         return Later(self._service.list_models(), _models)

@@ -18,6 +18,7 @@ from stoker_client.history import Event
 
 BAR: Final = 24
 _AGAINST_WALL_K: Final = 8.0
+_OTHERS: Final = 0xFFFFFFFF  # the agent says nothing of who they are
 _PARTS: Final = {"preflight", "fetching", "applying", "verifying"}
 
 
@@ -161,6 +162,8 @@ def _bar(part: float, colour: str, after: str | None = None) -> Text:
 
 
 def _user(uid: int) -> str:
+    if uid == _OTHERS:
+        return "others"
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

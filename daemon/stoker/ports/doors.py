@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from stoker.events.heat_finds import Found
 from stoker.events.inference import (
@@ -26,10 +26,13 @@ from stoker.events.models import SwapResult
 from stoker.events.realtime import Placed, RtView
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 
+OTHERS: Final = 0xFFFFFFFF
+"""In place of a user ID: all users but the one who asks. The kernel's word for no user."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """Jobs of one user and class."""
+    """Jobs of one user, or of OTHERS, and class."""
 
     uid: int
     job_class: str
@@ -135,7 +138,7 @@ class InferenceDoor(Protocol):
     def models(self) -> tuple[ModelInfo, ...]:
         """Looks at files: not for a thread that must not wait."""
 
-    def queue(self) -> Future[tuple[QueueLine, ...]]:
+    def queue(self, seen_by: int | None) -> Future[tuple[QueueLine, ...]]:
         """The busiest first, a few dozen at most."""
 
     def list_models(self) -> Future[tuple[ModelInfo, ...]]: ...

@@ -176,8 +176,8 @@ class InferenceService:
     def models(self) -> tuple[ModelInfo, ...]:
         return self._loop.models()
 
-    def queue(self) -> Future[tuple[QueueLine, ...]]:
-        return self._call(lambda: queue_lines(self._loop.desk.queue.state))
+    def queue(self, seen_by: int | None) -> Future[tuple[QueueLine, ...]]:
+        return self._call(lambda: queue_lines(self._loop.desk.queue.state, seen_by))
 
     def list_models(self) -> Future[tuple[ModelInfo, ...]]:
         return self._aside.call(self._loop.models)

@@ -11,7 +11,7 @@ from stoker.core import scheduler
 from stoker.events.inference import MemoryUse, ModelInfo, TokenTotals
 from stoker.events.realtime import Placed
 from stoker.events.runner import Loaded
-from stoker.ports.doors import InferenceSnapshot, QueueLine
+from stoker.ports.doors import OTHERS, InferenceSnapshot, QueueLine
 from stoker.ports.runner import ModelFiles
 from stoker.services.fit_load import FitPlan
 from stoker.services.runner_bank import RunnerBank
@@ -74,11 +74,15 @@ def snapshot(
     )
 
 
-def queue_lines(queue: scheduler.State) -> tuple[QueueLine, ...]:
-    """Who waits and who runs, by user and class; the busiest first."""
+def queue_lines(queue: scheduler.State, seen_by: int | None) -> tuple[QueueLine, ...]:
+    """Who waits and who runs, by user and class; the busiest first. A user (None = one who may
+    see all) sees who he is, and of everybody else only how many jobs they have.
+    """
     counts: Counter[tuple[int, str, bool]] = Counter()
+    running = frozenset(queue.running)
     for job in queue.jobs.values():
-        counts[job.uid, job.job_class.word, job.id in queue.running] += 1
+        uid = job.uid if seen_by in (None, job.uid) else OTHERS
+        counts[uid, job.job_class.word, job.id in running] += 1
     keys = sorted({(uid, word) for uid, word, _ in counts})
     lines = (QueueLine(*key, counts[*key, True], counts[*key, False]) for key in keys)
     return tuple(sorted(lines, key=lambda line: -(line.running + line.waiting))[:MAX_LINES])

@@ -44,7 +44,7 @@ class SessionService:
         new_id: Callable[[], str],
         asleep_s: Callable[[], Seconds] = lambda: Seconds(0.0),
     ) -> None:
-        """``asleep_s``: how long the device has slept since it booted; ``clock`` leaves that out."""
+        """``asleep_s``: how long the device has slept since it booted, which ``clock`` omits."""
         self._store, self._inference = store, inference
         self._clock, self._wall_s, self._asleep_s = clock, wall_s, asleep_s
         self._listeners: list[Callable[[str], None]] = []

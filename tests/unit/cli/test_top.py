@@ -78,6 +78,10 @@ def test_an_update_shows_how_far_it_is() -> None:
     assert "75%  chat fetching" in text
 
 
+def test_users_whom_one_may_not_see_are_called_others() -> None:
+    assert "others" in _shown(replace(LOOK, queue=[(0xFFFFFFFF, "normal", 1, 0)]))
+
+
 def test_programs_get_json() -> None:
     plain = json.loads(json.dumps(LOOK.plain()))
     assert plain["queue"][0] == {"uid": 0, "class": "normal", "running": 2, "waiting": 1}
