@@ -22,6 +22,12 @@ compare them with each other, not with your board's (there, `stokerctl bench` me
 simulated ([thermal.md](thermal.md) has the plants). **no** = a goal that was not met. An empty
 verdict = no goal, or too much noise for one.
 """
+SOAK_WORDS: Final = (
+    "Apps of six users cancel, hang up, vanish and are killed, and so are runners, meanwhile "
+    "([inference.md](inference.md)). `echo` says what each word must be; `llama` is the real "
+    "model. `wrong` counts everything that must not be: words, leaks, rows, log lines. Whole and "
+    "cut answers are those of the time that stands beside them."
+)
 # file → title, what is said of it, command
 PAGES: Final = {
     "inference": (
@@ -49,6 +55,7 @@ PAGES: Final = {
         "In a stokerd that streams to 24 clients and installs updates meanwhile.",
         "make bench NAME=thermal_lateness",
     ),
+    "soak": ("Shaken", SOAK_WORDS, 'make bench NAME=soak ARGS="--seconds 600"'),
 }
 LOADS: Final = ("constant", "burst", "chat")
 MANY: Final = 24  # metrics, of which a table shows only those with a goal

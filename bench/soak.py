@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,6 +39,7 @@ from stoker_client import Options, Stoker, StokerClientError
 
 SLOTS: Final = 4
 GREEDY_TOKENS: Final = 12
+RESULTS: Final = Path(__file__).resolve().parent / "results" / "soak.json"
 QUESTIONS: Final = tuple(
     f"Tell me about {thing}." for thing in ("iron", "rain", "bread", "clocks", "rivers", "wool")
 )
@@ -69,6 +70,11 @@ class User:
     now: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
+    @property
+    def sessions_open(self) -> int:
+        """Conversations that this process may have made and has not deleted."""
+        return self.now["sessions begun"] - self.now["sessions gone"]
+
     def listen(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while self.pipe.poll():
@@ -88,7 +94,8 @@ class Run:
         self._texts: dict[str, str] = {}
         self._ties: dict[str, tuple[Choice, ...]] = {}
         self._memory: list[float] = []
-        self._kills = self._users_killed = 0
+        self._runners: dict[int, list[float]] = {}  # by process ID, MB
+        self._kills = self._users_killed = self._abandoned = 0
         self._uids = _other_users(options.users) or [-1] * options.users
 
     def soak(self) -> Soak:
@@ -118,7 +125,8 @@ class Run:
         return Soak(
             [user.base + user.now for user in users],
             [fault for user in users for fault in user.faults],
-            self._memory, self._rows(ending), self._kills,
+            self._memory, self._rows(ending), self._kills, list(self._runners.values()),
+            self._options.seconds, -1 not in self._uids,
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -159,7 +167,7 @@ class Run:
         next_user_s += self._options.kill_every_s * 2
         while (now_s := time.monotonic()) < until_s:
             time.sleep(0.5)
-            self._memory.append(daemon.memory_info().rss / 1e6)
+            self._weigh(daemon)
             for user in users:
                 user.listen()
             if now_s > next_runner_s:
@@ -168,6 +176,13 @@ class Run:
             if now_s > next_user_s and until_s - now_s > 5:
                 self._kill_user(users, until_s)
                 next_user_s = now_s + self._options.kill_every_s * 3
+
+    def _weigh(self, daemon: psutil.Process) -> None:
+        """stokerd, and the runner that lives now."""
+        self._memory.append(daemon.memory_info().rss / 1e6)
+        for child in daemon.children():
+            with contextlib.suppress(psutil.Error):  # it has just gone
+                self._runners.setdefault(child.pid, []).append(child.memory_info().rss / 1e6)
 
     def _hurt_runner(self, stoker: Stoker) -> None:
         with contextlib.suppress(psutil.Error, StokerClientError):
@@ -184,6 +199,7 @@ class Run:
         old.process.kill()
         old.process.join()
         old.listen()
+        self._abandoned += old.sessions_open
         fresh = self._start(index, until_s)
         fresh.base, fresh.faults = old.base + old.now, old.faults
         users[index] = fresh
@@ -221,11 +237,9 @@ class Run:
                 "SELECT count(*) FROM turns WHERE state = 'open'"
                 " OR session NOT IN (SELECT id FROM sessions)"
             ).fetchone()[0]
-        apps = self._options.apps // self._options.users
-        allowed = self._users_killed * apps
         return replace(
             ending,
-            sessions_left=max(0, ending.sessions_left - allowed),
+            sessions_left=max(0, ending.sessions_left - self._abandoned),
             rows_left=loose + max(0, sessions - ending.sessions_left),
         )
 
@@ -272,6 +286,16 @@ def _wait_ready(stoker: Stoker) -> None:
     raise SystemExit("cannot soak: stokerd is not ready")
 
 
+def keep(path: Path, rows: Mapping[str, object]) -> None:
+    """Beside those of the other engine, whose keys begin otherwise."""
+    known: dict[str, object] = {}
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))["metrics"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"metrics": {**known, **rows}}, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -282,13 +306,14 @@ def main() -> int:
     parser.add_argument("--kill-every-s", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     with PrivateBus() as bus, tempfile.TemporaryDirectory() as folder:
         soak = Run(options, bus, Path(folder)).soak()
+    keep(options.output, soak_report.metrics(soak, options.engine))
     wrong = soak_report.wrong(soak)
-    shares = [float(user.get("tokens", 0)) for user in soak.users]
     if options.json:
-        facts = {"wrong": wrong, "jain": soak_report.jain(shares), "users": soak.users}
+        facts = {"wrong": wrong, "jain": soak.fairness, "users": soak.users}
         print(json.dumps(facts))
     else:
         print("\n".join([*soak_report.lines(soak), *(f"WRONG: {text}" for text in wrong)]))

@@ -1,16 +1,23 @@
-"""What a soak saw, judged: leaks, lost or mixed words, memory, fairness. Pure."""
+"""What a soak saw, judged: leaks, lost or mixed words, memory, fairness. Pure.
+
+``wrong`` decides; ``lines`` and ``metrics`` say the same numbers for people and for the page of
+results.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 MEMORY_SHARE: Final = 0.10
 MEMORY_FLOOR_MB: Final = 12.0
 FAIR: Final = 0.9
+FAIR_AFTER_S: Final = 60.0  # shorter runs are chance: a user is killed now and then
+LIFE_SAMPLES: Final = 4  # a runner that was seen less often tells nothing of its memory
+LIVES: Final = 6  # fewer are compared each with itself
 DIVERGED_SHARE: Final = 0.25  # of near ties; more would be another model
 
 
@@ -31,17 +38,30 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """One run. ``users``: the counts of each; ``memory_mb``: stokerd's, evenly in time."""
+    """One run. ``users``: the counts of each; ``memory_mb``: stokerd's, evenly in time;
+    ``runners_mb``: the same of each runner that lived, in their order; ``real_users``: they are
+    of different user IDs, so that shares are judged.
+    """
 
     users: Sequence[Mapping[str, int]]
     faults: Sequence[str]
     memory_mb: Sequence[float]
     ending: Ending
     kills: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    runners_mb: Sequence[Sequence[float]] = ()
+    seconds: float = 0.0
+    real_users: bool = False
 
     def total(self, key: str) -> int:
         return sum(user.get(key, 0) for user in self.users)
+
+    @property
+    def fairness(self) -> float:
+        return jain([float(user.get("tokens", 0)) for user in self.users])
+
+    @property
+    def judges_fairness(self) -> bool:
+        return self.real_users and self.seconds >= FAIR_AFTER_S
 
 
 def jain(shares: Sequence[float]) -> float:
@@ -61,6 +81,17 @@ def growth_mb(memory_mb: Sequence[float]) -> float:
     return late - statistics.median(memory_mb[quarter : 2 * quarter])
 
 
+def runner_growth_mb(runners_mb: Sequence[Sequence[float]]) -> float:
+    """Runners are killed, at any age: of many the peaks of the last third of lives over those of
+    the first, of few the worst growth within one life.
+    """
+    lives = [life for life in runners_mb if len(life) >= LIFE_SAMPLES]
+    if len(lives) < LIVES:
+        return max((growth_mb(life) for life in lives), default=0.0)
+    peaks, third = [max(life) for life in lives], len(lives) // 3
+    return statistics.median(peaks[-third:]) - statistics.median(peaks[:third])
+
+
 def wrong(soak: Soak) -> list[str]:
     """Everything that must not be, in words; empty = passed."""
     found = [f"words: {fault}" for fault in soak.faults]
@@ -70,10 +101,26 @@ def wrong(soak: Soak) -> list[str]:
         found.append("no answer was read whole")
     if soak.total("diverged") > DIVERGED_SHARE * (soak.total("whole") + soak.total("parts")):
         found.append(f"{soak.total('diverged')} greedy answers are not those of a single run")
-    grown, first = growth_mb(soak.memory_mb), soak.memory_mb[0] if soak.memory_mb else 0.0
-    if grown > max(MEMORY_FLOOR_MB, MEMORY_SHARE * first):
-        found.append(f"memory grew by {grown:.1f} MB")
+    for whose, grown, limit in _growths(soak):
+        if grown > limit:
+            found.append(f"memory of {whose} grew by {grown:.1f} MB")
+    if soak.judges_fairness and soak.fairness < FAIR:
+        found.append(f"Jain's index over {len(soak.users)} users is {soak.fairness:.3f}")
     return found + _left(soak.ending)
+
+
+def _growths(soak: Soak) -> list[tuple[str, float, float]]:
+    """(whose, MB more, MB allowed)."""
+    first = soak.memory_mb[0] if soak.memory_mb else 0.0
+    runner = max(soak.runners_mb[0]) if soak.runners_mb and soak.runners_mb[0] else 0.0
+    return [
+        ("stokerd", growth_mb(soak.memory_mb), max(MEMORY_FLOOR_MB, MEMORY_SHARE * first)),
+        (
+            "the runner",
+            runner_growth_mb(soak.runners_mb),
+            max(MEMORY_FLOOR_MB, MEMORY_SHARE * runner),
+        ),
+    ]
 
 
 def _left(ending: Ending) -> list[str]:
@@ -95,7 +142,6 @@ def _left(ending: Ending) -> list[str]:
 
 def lines(soak: Soak) -> list[str]:
     """The report for people."""
-    shares = [float(user.get("tokens", 0)) for user in soak.users]
     counts: Counter[str] = Counter()
     for user in soak.users:
         counts.update(user)
@@ -108,8 +154,36 @@ def lines(soak: Soak) -> list[str]:
         f"cancels {counts['cancels']}, closed pipes {counts['hung up']}, left the bus "
         f"{counts['vanished']}, kills of runners and users {soak.kills}",
         f"memory of stokerd {memory[0]:.1f} → {memory[-1]:.1f} MB, "
-        f"growth {growth_mb(memory):+.1f} MB",
+        f"growth {growth_mb(memory):+.1f} MB, of {len(soak.runners_mb)} runners "
+        f"{runner_growth_mb(soak.runners_mb):+.1f} MB",
         f"open files {soak.ending.files[0]} → {soak.ending.files[1]}, threads "
         f"{soak.ending.threads[0]} → {soak.ending.threads[1]}",
-        f"Jain's index over {len(shares)} users {jain(shares):.4f}",
+        f"Jain's index over {len(soak.users)} users {soak.fairness:.4f}",
     ]  # fmt: skip
+
+
+def metrics(soak: Soak, engine: str) -> dict[str, dict[str, object]]:
+    """The rows of ``bench/results/soak.json`` of one engine."""
+    ending, unit = soak.ending, f"in {soak.seconds:.0f} s"
+    read = soak.total("whole") + soak.total("parts")
+    stokerd, runner = _growths(soak)
+    faults = len(wrong(soak))
+    rows: dict[str, dict[str, object]] = {
+        "whole_answers": {"value": soak.total("whole"), "unit": unit},
+        "cut_answers": {"value": soak.total("parts"), "unit": unit},
+        "kills": {"value": soak.kills, "unit": "of runners and users"},
+        "diverged": _most(soak.total("diverged"), int(DIVERGED_SHARE * read), "near ties"),
+        "wrong": _most(faults, 0),
+        "jain": {"value": round(soak.fairness, 4), "unit": f"over {len(soak.users)} users"},
+        "stokerd_growth_mb": _most(round(stokerd[1], 1), round(stokerd[2], 1), "MB"),
+        "runner_growth_mb": _most(round(runner[1], 1), round(runner[2], 1), "MB"),
+        "files_left": _most(ending.files[1] - ending.files[0], 0),
+        "threads_left": _most(ending.threads[1] - ending.threads[0], 0),
+    }
+    if soak.judges_fairness:
+        rows["jain"] |= {"target": f"≥ {FAIR:g}", "met": soak.fairness >= FAIR}
+    return {f"soak.{engine}.{key}": row for key, row in rows.items()}
+
+
+def _most(value: float, limit: float, unit: str = "") -> dict[str, object]:
+    return {"value": value, "unit": unit, "target": f"≤ {limit:g}", "met": value <= limit}

@@ -57,10 +57,19 @@ class Seen:
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    report: Report | None = None
 
     def add(self, key: str, number: int = 1) -> None:
         with self.lock:
             self.counts[key] += number
+
+    def tell(self, key: str = "") -> None:
+        """Add to it, and report at once: who is killed next must have said what it has open."""
+        with self.lock:
+            if key:
+                self.counts[key] += 1
+            if self.report is not None:
+                self.report.send((dict(self.counts), list(self.faults)))
 
     def fault(self, text: str) -> None:
         with self.lock:
@@ -74,7 +83,7 @@ def main(plan: Plan, report: Report) -> None:
         os.setgroups([])
         os.setgid(plan.uid)
         os.setuid(plan.uid)
-    seen = Seen()
+    seen = Seen(report=report)
     threads = [
         threading.Thread(target=_App(plan, index, seen).run, daemon=True)
         for index in range(plan.apps)
@@ -83,8 +92,7 @@ def main(plan: Plan, report: Report) -> None:
         thread.start()
     while any(thread.is_alive() for thread in threads):
         time.sleep(REPORT_EVERY_S)
-        with seen.lock:
-            report.send((dict(seen.counts), list(seen.faults)))
+        seen.tell()
 
 
 class _App:
@@ -133,7 +141,12 @@ class _App:
 
     def _session(self, stoker: Stoker) -> bool:
         """A kept conversation of a turn or two, deleted at the end: it must leave no row."""
-        session = stoker.session(title=self._name)
+        self._seen.tell("sessions begun")
+        try:
+            session = stoker.session(title=self._name)
+        except StokerClientError:
+            self._seen.tell("sessions gone")
+            raise
         try:
             for _ in range(self._random.randint(1, 2)):
                 prompt, wanted, options = self._question()
@@ -141,6 +154,7 @@ class _App:
                 self._compare(stoker, session.stream(prompt, **options), "" if free else wanted)
         finally:
             self._surely(session.delete)
+            self._seen.tell("sessions gone")
         return True
 
     def _ask(self, stoker: Stoker) -> bool:

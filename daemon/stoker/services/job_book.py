@@ -6,6 +6,7 @@ next is the scheduler's decision, what a stream line looks like is ``core.record
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -54,7 +55,8 @@ class Job:
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     logprobs: list[str] = field(default_factory=list)  # JSON
-    kept_bytes: int = 0
+    kept_bytes: int = 0  # as text on the wire
+    held_bytes: int = 0  # in memory, once it has ended: wide characters take up to four times that
     truncated: bool = False
     streamed_s: Seconds = Seconds(0.0)  # when its first word came; 0 = none did
     done: Mapping[str, object] = field(default_factory=dict)
@@ -144,6 +146,8 @@ class JobBook:
         job.error, job.ended_s, job.model = error, now, job.ask.model
         job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
         job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
+        texts = (*job.text, *job.reasoning, *job.logprobs, *(call.arguments for call in job.calls))
+        job.held_bytes = sum(map(sys.getsizeof, texts))
 
     def last_line(self, job: Job) -> None:
         """Write the typed last line; the stream closes once it is read."""
@@ -320,4 +324,4 @@ def _counts(found: object) -> tuple[int, ...]:
 
 
 def _weight(job: Job) -> int:
-    return _JOB_BYTES + job.kept_bytes
+    return _JOB_BYTES + job.held_bytes

@@ -33,6 +33,17 @@ def test_a_users_flood_of_results_takes_no_other_users_answer_away() -> None:
     assert kept not in gone
 
 
+def test_results_count_as_memory_holds_them() -> None:
+    rig = Rig(config(keep_results_bytes=64 << 10))
+    rig.start()
+    for _ in range(8):  # 8 x 4 KB on the wire, four times that here
+        asked = rig.ask()
+        rig.runner.stream(asked.id, "\U0001f600" + "x" * 4000, done=True)
+        rig.turn()
+        asked.close()
+    assert len([job for kind, job in rig.heard if kind == "forgotten"]) >= 4
+
+
 def test_a_remembered_job_keeps_its_answer_but_not_its_prompt(rig: Rig) -> None:
     asked = rig.ask("long " * 1000)
     for _ in range(50):
