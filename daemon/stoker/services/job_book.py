@@ -57,6 +57,8 @@ class Job:
     logprobs: list[str] = field(default_factory=list)  # JSON
     kept_bytes: int = 0  # as text on the wire
     held_bytes: int = 0  # in memory, once it has ended: wide characters take up to four times that
+    read: int = 0  # tokens evaluated and made, as they came: of jobs that have no usage
+    made: int = 0
     truncated: bool = False
     streamed_s: Seconds = Seconds(0.0)  # when its first word came; 0 = none did
     done: Mapping[str, object] = field(default_factory=dict)
@@ -133,6 +135,8 @@ class JobBook:
 
     def feed(self, job: Job, delta: Delta) -> None:
         """One step's output: kept for GetResult (bounded) and written to the stream."""
+        job.read += delta.e
+        job.made += delta.n
         self._keep(job, delta)
         self._write(job, records.of_delta(delta, job.delivery.format))
 
@@ -148,6 +152,10 @@ class JobBook:
         job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
         texts = (*job.text, *job.reasoning, *job.logprobs, *(call.arguments for call in job.calls))
         job.held_bytes = sum(map(sys.getsizeof, texts))
+
+    def wait_again(self, job: Job) -> None:
+        """Nobody has seen anything of it; it begins anew."""
+        job.state, job.read, job.made = "queued", 0, 0
 
     def last_line(self, job: Job) -> None:
         """Write the typed last line; the stream closes once it is read."""
@@ -248,8 +256,8 @@ class JobBook:
             reasoning="".join(job.reasoning),
             truncated=job.truncated,
             finish_reason=str(job.done.get("finish_reason", "")),
-            prompt_tokens=int(counts.get("prompt_tokens", 0)),
-            completion_tokens=int(counts.get("completion_tokens", 0)),
+            prompt_tokens=int(counts.get("prompt_tokens", job.read)),
+            completion_tokens=int(counts.get("completion_tokens", job.made)),
             error_code=job.error.code if job.error else "",
             error_message=job.error.message if job.error else "",
             tool_calls=records.tool_calls(job.calls) if job.calls else "",

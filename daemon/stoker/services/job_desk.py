@@ -308,7 +308,7 @@ class JobDesk:
             self._tell(lambda listener, view=view: listener.job_started(view))  # type: ignore[misc]
 
     def _wait_again(self, job: Job) -> None:
-        job.state = "queued"
+        self.book.wait_again(job)
         self.queue.begin_again(job.id)
 
     def _max_tokens(self, ask: Ask) -> int:

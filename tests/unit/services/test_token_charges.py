@@ -130,6 +130,17 @@ def test_a_job_that_ends_in_an_error_is_paid_for(rig: Whole) -> None:
     assert rig.loop.desk.queue.totals.completion == made
 
 
+def test_a_cancelled_job_counts_in_what_is_measured_and_shown(rig: Whole) -> None:
+    asked = rig.ask("!long 3000")
+    rig.work(101)
+    rig.service.cancel(asked.id, "enough")
+    view = rig.service.job(asked.id)
+    rig.turn()
+    made = view.result(0).completion_tokens
+    assert made == pytest.approx(rig.steps.sampled, abs=6)
+    assert view.result(0).prompt_tokens == rig.steps._read
+
+
 def test_a_whole_answer_costs_what_its_usage_says(rig: Whole) -> None:
     asked = rig.ask("!long 50")
     rig.work(60)
