@@ -24,7 +24,8 @@ def admit(state: State, ask: Submit, now_s: Seconds) -> State | Refuse:
     if len(state.at(Place.WAITING)) >= state.rules.queue_limit:
         return Refuse(ask.job, "queue", waiting_line.next_place_s(state))
     held = sum(job.size_bytes for job in state.jobs.values()) + ask.size_bytes
-    if state.rules.queue_bytes and held > state.rules.queue_bytes:
+    # alone it may be larger: it is bounded at the door, and would be told to wait for ever
+    if state.jobs and state.rules.queue_bytes and held > state.rules.queue_bytes:
         return Refuse(ask.job, "queue_bytes", waiting_line.next_place_s(state))
     job = Job(
         id=ask.job,

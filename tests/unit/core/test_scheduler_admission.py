@@ -12,6 +12,7 @@ from stoker.core.scheduler import (
     Rules,
     RunnerLost,
     RunnerReady,
+    Withdraw,
     position,
     wait_s,
 )
@@ -40,6 +41,17 @@ def test_one_waiting_job_more_than_the_quota_is_refused_by_name() -> None:
     assert refused.reason == "queued_jobs"
     assert refused.retry_after_s >= 1.0
     assert made.submit("other", uid=2, quota=two)[0] == Accept("other")
+
+
+def test_all_text_together_is_bounded_and_one_request_alone_is_taken() -> None:
+    made = World(Rules(1, 99, queue_bytes=Bytes(1000)))
+    assert made.submit("huge", uid=1, prompt=500)[0] == Accept("huge")  # 2000 bytes
+    assert refusal(made.submit("more", uid=2, prompt=1)).reason == "queue_bytes"
+    made.tell(Withdraw("huge"))
+    assert made.submit("first", uid=1, prompt=200)[0] == Accept("first")
+    refused = refusal(made.submit("second", uid=2, prompt=100))
+    assert refused.reason == "queue_bytes"
+    assert refused.retry_after_s >= 1.0
 
 
 def test_waiting_text_beyond_the_quota_is_refused_by_name() -> None:
