@@ -7,6 +7,7 @@ STOP. A missing value is never replaced by a number: unknown means less power, n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from statistics import median
@@ -27,7 +28,7 @@ class Signal(StrEnum):
     """What the last tick says of one sensor."""
 
     GOOD = "good"
-    PROVEN = "proven"  # good for RECOVER_S and well below the critical trip
+    PROVEN = "proven"  # good for RECOVER_S, well below the critical trip, and alive
     GAP = "gap"  # no reading, for less than 1 s
     LATE = "late"  # none for 1 s
     SUSPECT = "suspect"  # frozen while the power changed
@@ -39,6 +40,11 @@ class Signal(StrEnum):
 
 LATE_S, LOST_S, GONE_S = 1.0, 3.0, 10.0
 FROZEN_S = 60.0
+"""Over which power is averaged before a sensor that stands still must have moved. A step from
+idle to full power counts after 17 s, one of half the power after 42 s; a short question never."""
+FORGET_S = 300.0
+"""So slowly power of before stops to explain a value that still stands there: a quick die is as
+hot as it gets at once, long before the mean is."""
 RECOVER_S = 2.0
 LOW_C, HIGH_C = -20.0, 125.0
 SENTINELS_C = (0.0, -274.0, -256.0)
@@ -55,7 +61,7 @@ TABLE: dict[Signal, tuple[Level, Level, Level, Level]] = {
     Signal.PROVEN: (_OK, _OK, _OK, _SAFE),
     Signal.GAP: (_OK, _DEG, _SAFE, _STOP),
     Signal.LATE: (_DEG, _DEG, _SAFE, _STOP),
-    Signal.SUSPECT: (_DEG, _DEG, _SAFE, _STOP),
+    Signal.SUSPECT: (_SAFE, _SAFE, _SAFE, _STOP),
     Signal.LOST: (_SAFE, _SAFE, _SAFE, _STOP),
     Signal.IMPLAUSIBLE: (_SAFE, _SAFE, _SAFE, _STOP),
     Signal.GONE: (_STOP, _STOP, _STOP, _STOP),
@@ -77,7 +83,9 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Trust:
     """State of one sensor. ``seen_s`` = last accepted reading; the median of ``window``
-    is what the control law gets."""
+    is what the control law gets. ``power_low_w``..``power_high_w``: the power that explains why
+    the value stands where it does; ``must_move``: it was wrong or frozen, so that standing still
+    proves nothing."""
 
     seen_s: Seconds
     level: Level = Level.OK
@@ -85,9 +93,11 @@ class Trust:
     median_c: Celsius | None = None
     odd: int = 0  # readings out of range in a row
     good_since_s: Seconds | None = None
-    value_c: Celsius | None = None  # last raw value and since when it is the same
-    value_since_s: Seconds = Seconds(0.0)
-    power_low_w: Watts = Watts(0.0)  # power seen while the value did not move
+    value_c: Celsius | None = None  # last raw value
+    must_move: bool = False
+    metered: bool = False
+    power_mean_w: Watts | None = None  # over FROZEN_S
+    power_low_w: Watts = Watts(0.0)
     power_high_w: Watts = Watts(0.0)
     reason: str = ""
 
@@ -97,7 +107,8 @@ class Sample:
     now_s: Seconds
     temperature_c: Celsius | None
     fault: str = ""
-    power_w: Watts = Watts(0.0)  # as estimated from caps and load
+    power_w: Watts = Watts(0.0)
+    metered: bool = False  # else estimated from caps and load
 
 
 def step(limits: Limits, trust: Trust, sample: Sample) -> Trust:
@@ -125,7 +136,7 @@ def judge(limits: Limits, trust: Trust, sample: Sample) -> tuple[Trust, Signal, 
         trust = replace(trust, odd=trust.odd + 1, good_since_s=None)
         reason = f"{value:g} °C is outside {LOW_C:g}..{HIGH_C:g}"
         if trust.odd > 1 and now_s - trust.seen_s < GONE_S:  # one alone is a spike
-            return trust, Signal.IMPLAUSIBLE, reason
+            return replace(trust, must_move=True), Signal.IMPLAUSIBLE, reason
         return _missing(trust, now_s, reason)
     if now_s - trust.seen_s >= LOST_S:
         trust = replace(trust, window=())  # too old to be compared with
@@ -136,15 +147,24 @@ def judge(limits: Limits, trust: Trust, sample: Sample) -> tuple[Trust, Signal, 
     if before_c is not None and elapsed_s > 0:
         jump_k = abs(middle - before_c)
         if jump_k > limits.slew_k_per_s * elapsed_s + COARSE_K:
-            trust = replace(trust, good_since_s=None)
+            trust = replace(trust, good_since_s=None, must_move=True)
             return trust, Signal.IMPLAUSIBLE, f"{jump_k:.0f} K at once is faster than heat moves"
     if middle >= limits.stop_c:
         trust = replace(trust, good_since_s=None)
         return trust, Signal.CRITICAL, f"{middle:.1f} °C is within 5 K of the critical trip"
-    swing_w = trust.power_high_w - trust.power_low_w
-    if now_s - trust.value_since_s > FROZEN_S and swing_w > limits.power_change_w:
+    if _frozen(limits, trust):
+        trust = replace(trust, good_since_s=None, must_move=True)
         return trust, Signal.SUSPECT, f"frozen at {value:g} °C while the power changed"
     return trust, Signal.GOOD, ""
+
+
+def _frozen(limits: Limits, trust: Trust) -> bool:
+    """The mean power left the range in which a living sensor may stand still."""
+    if trust.power_mean_w is None:
+        return False
+    above_w = trust.power_mean_w - trust.power_high_w
+    below_w = trust.power_low_w - trust.power_mean_w
+    return max(above_w, below_w) > limits.power_change_w
 
 
 def _missing(trust: Trust, now_s: Seconds, fault: str) -> tuple[Trust, Signal, str]:
@@ -160,6 +180,7 @@ def _accept(
     trust: Trust, sample: Sample, value: Celsius, middle: Celsius, window: tuple[Celsius, ...]
 ) -> Trust:
     moved = value != trust.value_c
+    mean_w, low_w, high_w = _power(trust, sample, moved=moved)
     return replace(
         trust,
         seen_s=sample.now_s,
@@ -168,14 +189,37 @@ def _accept(
         odd=0,
         good_since_s=sample.now_s if trust.good_since_s is None else trust.good_since_s,
         value_c=value,
-        value_since_s=sample.now_s if moved else trust.value_since_s,
-        power_low_w=sample.power_w if moved else min(trust.power_low_w, sample.power_w),
-        power_high_w=sample.power_w if moved else max(trust.power_high_w, sample.power_w),
+        must_move=trust.must_move and not moved,
+        metered=sample.metered,
+        power_mean_w=mean_w,
+        power_low_w=low_w,
+        power_high_w=high_w,
     )
+
+
+def _power(trust: Trust, sample: Sample, *, moved: bool) -> tuple[Watts, Watts, Watts]:
+    """Mean, lowest and highest. Where the value moved, the power of now and that of late explain
+    it; while it stands still the range closes in on the mean, as both cannot be true for long.
+    A meter that comes or goes begins anew: it differs from the estimate."""
+    if trust.power_mean_w is None or sample.metered is not trust.metered:
+        return sample.power_w, sample.power_w, sample.power_w
+    passed_s = max(0.0, sample.now_s - trust.seen_s)
+    blend = -math.expm1(-passed_s / FROZEN_S)
+    mean_w = trust.power_mean_w + blend * (sample.power_w - trust.power_mean_w)
+    if moved:
+        low_w, high_w = sorted((mean_w, float(sample.power_w)))
+        return Watts(mean_w), Watts(low_w), Watts(high_w)
+    low_w, high_w = trust.power_low_w, trust.power_high_w
+    blend = -math.expm1(-passed_s / FORGET_S)
+    high_w += blend * min(0.0, mean_w - high_w)
+    low_w = min(high_w, low_w + blend * max(0.0, mean_w - low_w))
+    return Watts(mean_w), Watts(low_w), Watts(high_w)
 
 
 def _proven(limits: Limits, trust: Trust, now_s: Seconds) -> bool:
     if trust.good_since_s is None or trust.median_c is None:
+        return False
+    if trust.must_move and trust.level is not Level.STOP:  # nothing heats it there
         return False
     cool = trust.median_c <= limits.stop_c - Kelvin(RESTART_DISTANCE_K)
     return cool and now_s - trust.good_since_s >= RECOVER_S

@@ -124,7 +124,13 @@ def _zone(
     trust = failsafe.step(
         zone.limits,
         before.trust,
-        Sample(seen.now_s, reading.temperature_c, reading.fault, Watts(burning_w)),
+        Sample(
+            seen.now_s,
+            reading.temperature_c,
+            reading.fault,
+            Watts(burning_w),
+            metered=seen.power_w is not None,
+        ),
     )
     fresh = trust.seen_s == seen.now_s
     if trust.median_c is None or not fresh or trust.level >= Level.SAFE:

@@ -43,7 +43,7 @@ def _trust(trust: Trust, now_s: Seconds) -> Trust:
         odd=0,
         good_since_s=None,
         value_c=None,
-        value_since_s=now_s,
+        power_mean_w=None,
         power_low_w=Watts(0.0),
         power_high_w=Watts(0.0),
     )
