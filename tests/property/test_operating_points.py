@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core import operating_points, spending
-from stoker.core.operating_points import Fronts, choose, front, fronts, mean_watts, spend
+from stoker.core.operating_points import (
+    MIX_POINTS,
+    Front,
+    Fronts,
+    choose,
+    front,
+    fronts,
+    mean_watts,
+    spend,
+    thinned,
+)
+from stoker.core.opp import RISE_MARGIN
 from stoker.core.spending import Spending
 from stoker.events.operating import PHASES, Choice, Point, Setting
 from stoker.units import Seconds, Watts
@@ -69,6 +80,54 @@ def test_a_phase_alone_never_burns_more_than_its_budget(
     found = choose(kept, Watts(budget), held=held, paces=paces)
     assert found.watts <= budget * (1 + 1e-9)
     assert 0.0 <= found.duty <= 1.0
+
+
+@CALM
+@given(measured(), phases, st.floats(0.0, 25.0), st.data())
+def test_a_phase_has_the_fastest_point_that_its_budget_and_the_reserve_allow(
+    points: list[Point], phase: str, budget: float, data: st.DataObject
+) -> None:
+    kept = front(points, phase)
+    held = data.draw(st.none() | st.sampled_from(kept))
+    best = None
+    for point in kept:
+        rises = held is not None and point.watts > held.watts and point is not kept[-1]
+        if point.watts * (RISE_MARGIN if rises else 1.0) <= budget:
+            best = point
+    found = choose(kept, Watts(budget), held=held)
+    assert found.point == (best or kept[0])
+    assert best is None or found.duty == 1.0
+
+
+long_fronts = st.lists(st.tuples(watts, rates), min_size=2, max_size=300).map(
+    lambda found: front([Point(Setting("decode", 1), Watts(w), r) for w, r in found], "decode")
+)
+
+
+@CALM
+@given(long_fronts, st.integers(3, 32))
+def test_a_thinned_front_keeps_its_ends_and_loses_little(kept: Front, most: int) -> None:
+    few = thinned(kept, most)
+    assert len(few) <= max(most, 2)
+    assert (few[0], few[-1]) == (kept[0], kept[-1])
+    assert set(few) <= set(kept)
+    span = kept[-1].tokens_per_s / kept[0].tokens_per_s
+    loss = span ** (1 / (most - 2)) * (1 + 1e-6)
+    for point in kept:
+        below = [p for p in few if p.watts <= point.watts]
+        assert below[-1].tokens_per_s * loss >= point.tokens_per_s
+
+
+@CALM
+@given(long_fronts, long_fronts, st.sampled_from([0.2, 0.5, 0.8]), st.floats(0.05, 25.0))
+def test_a_mix_of_long_fronts_stays_within_its_budget_too(
+    one: Front, other: Front, share: float, budget: float
+) -> None:
+    points = [Point(Setting("prefill", 1), p.watts, p.tokens_per_s) for p in one]
+    both = known([*points, *other])
+    assert max(len(both.few_prefill), len(both.few_decode)) <= MIX_POINTS
+    found = spend(both, share, Watts(budget))
+    assert mean_watts(found, share) <= budget * (1 + 1e-9)
 
 
 @CALM

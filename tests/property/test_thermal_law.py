@@ -16,7 +16,7 @@ from stoker.config.schema import ThermalConfig
 from stoker.core.caps import SetCap
 from stoker.core.failsafe import Level, Limits, Sample, Trust
 from stoker.core.failsafe import step as trust_step
-from stoker.core.opp import ladder, power_table
+from stoker.core.opp import RISE_MARGIN, ladder, power_table
 from stoker.core.pid import PidGains, PidInput, start, step
 from stoker.core.thermal import decide
 from stoker.core.thermal import start as start_loop
@@ -75,6 +75,29 @@ def test_more_budget_never_lowers_a_policy(lists: list[list[int]], budgets: list
         assert all(high.index[name] >= low.index[name] for name in low.index)
     for budget, rung in zip(sorted(budgets), chosen, strict=True):
         assert rung is rungs.rungs[0] or rung.watts <= budget * (1 + 1e-6)
+
+
+@given(
+    st.lists(tables, min_size=1, max_size=4), st.lists(st.floats(0, 200), max_size=10), st.data()
+)
+def test_the_rung_is_the_last_before_the_first_that_is_too_much(
+    lists: list[list[int]], budgets: list[float], data: st.DataObject
+) -> None:
+    found = []
+    for number, mhz in enumerate(lists):
+        steps = tuple(KiloHertz(m * 1000) for m in sorted(mhz))
+        found.append(FrequencyPolicy(f"policy{number}", (0,), steps[0], steps[-1], steps, True))
+    rungs = ladder([power_table(policy, None) for policy in found])
+    now = {p.name: data.draw(st.integers(0, len(p.steps_khz) - 1)) for p in found}
+    for budget in (*budgets, *(rung.watts for rung in rungs.rungs)):
+        best = rungs.rungs[0]
+        for rung in rungs.rungs:
+            rises = any(step > now[name] for name, step in rung.index.items())
+            reserve = RISE_MARGIN if rises and rung is not rungs.rungs[-1] else 1.0
+            if rung.watts * reserve > budget * (1 + 1e-9):
+                break
+            best = rung
+        assert rungs.choose(Watts(budget), now) is best
 
 
 readings = st.one_of(st.none(), st.floats(-300, 200), st.sampled_from([0.0, -274.0, -256.0]))

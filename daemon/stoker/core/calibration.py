@@ -80,7 +80,9 @@ def filled(
     Only some clocks are measured, as each costs seconds."""
     if not tables:
         return tuple(points)
-    where = {_caps(rung.index, tables): at for at, rung in enumerate(rungs.rungs)}
+    all_caps = [_caps(rung.index, tables) for rung in rungs.rungs]
+    clocks = [_work(rung.index, tables) for rung in rungs.rungs]
+    where = {caps: at for at, caps in enumerate(all_caps)}
     out = list(points)
     rows: dict[tuple[str, int], list[Point]] = {}
     for point in points:
@@ -89,32 +91,20 @@ def filled(
     for row in rows.values():
         row.sort(key=lambda point: where[point.setting.caps])
         for low, high in pairwise(row):
-            for at in range(where[low.setting.caps] + 1, where[high.setting.caps]):
-                out.append(_between(low, high, at, where, rungs, tables))
+            ends = where[low.setting.caps], where[high.setting.caps]
+            watts = [float(rungs.rungs[at].watts) for at in ends]
+            works = [clocks[at] for at in ends]
+            for at in range(ends[0] + 1, ends[1]):
+                setting = replace(low.setting, caps=all_caps[at])
+                power_w = _along(watts, rungs.rungs[at].watts, low.watts, high.watts)
+                rate = _along(works, clocks[at], low.tokens_per_s, high.tokens_per_s)
+                out.append(Point(setting, Watts(power_w), rate))
     return tuple(out)
 
 
-def _between(
-    low: Point,
-    high: Point,
-    at: int,
-    where: Mapping[Caps, int],
-    rungs: Ladder,
-    tables: Mapping[str, PowerTable],
-) -> Point:
-    ends = where[low.setting.caps], where[high.setting.caps]
-    watts = [float(rungs.rungs[i].watts) for i in (ends[0], at, ends[1])]
-    clocks = [_work(rungs.rungs[i].index, tables) for i in (ends[0], at, ends[1])]
-    return Point(
-        replace(low.setting, caps=_caps(rungs.rungs[at].index, tables)),
-        Watts(_along(watts, low.watts, high.watts)),
-        _along(clocks, low.tokens_per_s, high.tokens_per_s),
-    )
-
-
-def _along(places: Sequence[float], first: float, last: float) -> float:
-    span = places[2] - places[0]
-    return first + (last - first) * ((places[1] - places[0]) / span if span > 0 else 0.0)
+def _along(ends: Sequence[float], place: float, first: float, last: float) -> float:
+    span = ends[1] - ends[0]
+    return first + (last - first) * ((place - ends[0]) / span if span > 0 else 0.0)
 
 
 def _work(index: Mapping[str, int], tables: Mapping[str, PowerTable]) -> float:

@@ -7,6 +7,7 @@ fastest within the mean power that the budget allows. Must not: know sensors or 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,16 +24,23 @@ SWING: Final = 0.25
 """Of the hotter phase's excess: it warms the chip's own fast nodes before a mean is reached, so
 that its peak decides too (bench/thermal: 0.25 gives the most tokens on all plants)."""
 
+MIX_POINTS: Final = 32
+"""Of each phase at most, in a mix: all pairs of them are compared within a tick. A PC with a
+clock for each CPU has hundreds, and comparing all of those took a second."""
+
 Front = tuple[Point, ...]
 """Of one phase: watts and tokens/s both ascend strictly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fronts:
-    """One front a phase, made once for a table (compared by identity: it is a cache's key)."""
+    """One front a phase, made once for a table (compared by identity: it is a cache's key);
+    ``few_…``: what is left of it for a mix."""
 
     prefill: Front
     decode: Front
+    few_prefill: Front
+    few_decode: Front
 
     def of(self, phase: str) -> Front:
         return self.prefill if phase == PHASES[0] else self.decode
@@ -51,7 +59,9 @@ class Pair:
 def fronts(points: Sequence[Point]) -> Fronts | None:
     """None: there is a phase without a point."""
     prefill, decode = (front(points, phase) for phase in PHASES)
-    return Fronts(prefill, decode) if prefill and decode else None
+    if not prefill or not decode:
+        return None
+    return Fronts(prefill, decode, thinned(prefill), thinned(decode))
 
 
 def front(points: Iterable[Point], phase: str) -> Front:
@@ -64,6 +74,33 @@ def front(points: Iterable[Point], phase: str) -> Front:
     return tuple(kept)
 
 
+def thinned(known: Front, most: int = MIX_POINTS) -> Front:
+    """At most so many points, the ends among them, and the largest step in tokens/s between two
+    of them about as small as it can be: so much and no more is lost by taking the next lower one.
+    """
+    if len(known) <= most:
+        return known
+    low = 1.0
+    high = (known[-1].tokens_per_s / known[0].tokens_per_s) ** (1.0 / (most - 2))
+    found = _steps_of(known, high * (1 + 1e-9))
+    for _ in range(8):
+        middle = (low + high) / 2
+        fewer = _steps_of(known, middle)
+        if len(fewer) <= most:
+            found, high = fewer, middle
+        else:
+            low = middle
+    return found
+
+
+def _steps_of(known: Front, ratio: float) -> Front:
+    kept = [known[0]]
+    for point in known[1:]:
+        if point.tokens_per_s > kept[-1].tokens_per_s * ratio:
+            kept.append(point)
+    return tuple(kept) if kept[-1] is known[-1] else (*kept, known[-1])
+
+
 def choose(
     known: Front, budget_w: Watts, *, held: Point | None = None, paces: bool = False
 ) -> Choice:
@@ -71,11 +108,8 @@ def choose(
     now; to more watts than that it rises only with a reserve, as noise would toggle it.
     ``paces``: no clock can be set, so a wide point may also be used a part of the time.
     """
-    best: Choice | None = None
-    for point in known:
-        rises = held is not None and point.watts > held.watts and point is not known[-1]
-        if point.watts * (RISE_MARGIN if rises else 1.0) <= budget_w:
-            best = Choice(point)  # they ascend: the last one that fits is the fastest
+    fits = _fastest(known, budget_w, held)
+    best = None if fits is None else Choice(fits)
     if best is not None and not paces:
         return best
     if not paces:
@@ -83,6 +117,18 @@ def choose(
     part_time = [Choice(p, _part(budget_w, p.watts)) for p in known if p.watts > budget_w]
     found = [*part_time, *([best] if best is not None else [])]
     return max(found, key=lambda choice: (choice.tokens_per_s, choice.duty))
+
+
+def _fastest(known: Front, budget_w: Watts, held: Point | None) -> Point | None:
+    """They ascend, so the last one that fits is the fastest."""
+    if known[-1].watts <= budget_w:
+        return known[-1]
+    fits = bisect_right(known, budget_w, key=lambda point: point.watts)
+    if held is not None and fits and known[fits - 1].watts > held.watts:
+        kept = bisect_right(known, held.watts, key=lambda point: point.watts)
+        fits = bisect_right(known, budget_w, key=lambda point: point.watts * RISE_MARGIN)
+        fits = max(kept, fits)
+    return known[fits - 1] if fits else None
 
 
 def spend(
@@ -116,10 +162,11 @@ def spend(
     return {PHASES[0]: Choice(best.prefill), PHASES[1]: Choice(best.decode)}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def rungs(known: Fronts, share: float) -> tuple[Pair, ...]:
-    """The pairs worth having for a mix: watts and tokens/s both ascend."""
-    pairs = [_pair(p, d, share) for p in known.prefill for d in known.decode]
+    """The pairs worth having for a mix: watts and tokens/s both ascend. The share moves slowly:
+    what is remembered is the one of now and what noise toggles it with."""
+    pairs = [_pair(p, d, share) for p in known.few_prefill for d in known.few_decode]
     kept: list[Pair] = []
     for pair in sorted(pairs, key=lambda pair: (pair.watts, -pair.tokens_per_s)):
         if not kept or pair.tokens_per_s > kept[-1].tokens_per_s:

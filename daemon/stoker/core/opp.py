@@ -9,6 +9,7 @@ policy with a dwell. Must not: read or write anything; a cap is always a value o
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -70,15 +71,19 @@ class Ladder:
 
     def choose(self, budget_w: Watts, current: Mapping[str, int]) -> Rung:
         """The highest rung that the budget pays; above ``current`` only with the rise margin."""
-        best = self.rungs[0]
-        for rung in self.rungs:
-            rises = any(step > current.get(name, step) for name, step in rung.index.items())
-            # The top rung needs no reserve: there is nothing above it to toggle with.
-            reserve = RISE_MARGIN if rises and rung is not self.rungs[-1] else 1.0
-            if rung.watts * reserve > budget_w * (1 + 1e-9):
-                break
-            best = rung
-        return best
+        limit_w, last = budget_w * (1 + 1e-9), len(self.rungs) - 1
+
+        def too_much(rung: Rung) -> bool:
+            if rung.watts > limit_w or rung.watts * RISE_MARGIN <= limit_w:
+                return rung.watts > limit_w
+            return any(step > current.get(name, step) for name, step in rung.index.items())
+
+        # Nested, so that what is too much for one rung is too much for all above it.
+        fits = bisect_left(self.rungs, True, hi=last, key=too_much)
+        # The top rung needs no reserve: there is nothing above it to toggle with.
+        if fits == last and self.rungs[last].watts <= limit_w:
+            return self.rungs[last]
+        return self.rungs[max(0, fits - 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from statistics import median
 
+import pytest
 from tests.fakes.thermal import HandClock
 from tests.unit.services.thermal.test_thermal_points import THREADS, Agent
 
@@ -47,16 +49,26 @@ def test_nothing_grows_with_the_ticks(tmp_path: Path) -> None:
     assert after - before < LIMIT_BYTES
 
 
-def test_a_tick_at_default_sampling_costs_little(tmp_path: Path) -> None:
-    """0.5 % of a core at one look a second is 5 ms; ten times that is a bug, not a slow machine."""
-    agent = Agent(tmp_path)
+@pytest.mark.parametrize(("plant", "warm_c"), [("pi5-bare", 40.0), ("pi5-bare", 78.0),
+                                               ("rk3588-small-heatsink", 82.0)])  # fmt: skip
+def test_a_tick_costs_half_a_percent_of_a_core_at_the_period_that_it_asks_for(
+    tmp_path: Path, plant: str, warm_c: float
+) -> None:
+    """Half of the ticks, at least: others' work on this machine disturbs some. It is 0.1 %, so
+    that a slow machine passes and ten times as much does not."""
+    agent = Agent(tmp_path, plant)
     agent.rig.service.use_points(agent.table(), THREADS)
+    agent.rig.warm_to(warm_c)
     agent.serve(3.0)
-    began_s = time.process_time()
+    parts: list[float] = []
     for _ in range(100):
-        agent.rig.clock.now_s += 1.0
+        period_s = agent.rig.service.snapshot().period_s
+        agent.rig.board.advance(period_s, 1.0)
+        agent.rig.clock.now_s += period_s
+        began_s = time.thread_time()
         agent.rig.service.tick()
-    assert (time.process_time() - began_s) / 100 < 0.005
+        parts.append((time.thread_time() - began_s) / period_s)
+    assert median(parts) < 0.005
 
 
 class LateClock(HandClock):
