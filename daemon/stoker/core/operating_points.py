@@ -123,10 +123,11 @@ def _fastest(known: Front, budget_w: Watts, held: Point | None) -> Point | None:
     """They ascend, so the last one that fits is the fastest."""
     if known[-1].watts <= budget_w:
         return known[-1]
-    fits = bisect_right(known, budget_w, key=lambda point: point.watts)
+    most_w = float(budget_w)
+    fits = bisect_right(known, most_w, key=lambda point: point.watts)
     if held is not None and fits and known[fits - 1].watts > held.watts:
-        kept = bisect_right(known, held.watts, key=lambda point: point.watts)
-        fits = bisect_right(known, budget_w, key=lambda point: point.watts * RISE_MARGIN)
+        kept = bisect_right(known, float(held.watts), key=lambda point: point.watts)
+        fits = bisect_right(known, most_w, key=lambda point: point.watts * RISE_MARGIN)
         fits = max(kept, fits)
     return known[fits - 1] if fits else None
 

@@ -30,6 +30,7 @@ from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnaps
 from stoker.ports.doors import ThermalDetails, ThermalListener
 from stoker.services.caps import FAULTS, CapWriter, Restored, ThermalPorts, restore_caps
 from stoker.services.heat_search import HeatSearch
+from stoker.services.other_sensors import OtherSensors
 from stoker.services.tick_pace import TickPace
 from stoker.units import Fraction, KiloHertz, Seconds, Watts
 
@@ -67,6 +68,7 @@ class ThermalService:
         self._scanned_s = Seconds(-1e9)
         self._asleep_s = ports.asleep_s()
         self._search = HeatSearch(ports.inventory)
+        self._others = OtherSensors(self._read, ports.clock)
         self._mix = Mix()
         self._points: tuple[PointTable | None, int] = (None, 0)
         self._used_points: tuple[PointTable | None, int] = (None, 0)
@@ -97,7 +99,7 @@ class ThermalService:
         return self._details.snapshot
 
     def details(self) -> ThermalDetails:
-        return self._details
+        return self._others.fill(self._details, self._sensors, self._readings)
 
     def discover(self) -> Future[tuple[Found, ...]]:
         """All that is to be found of heat here, and what each is used for. Never the tick's
@@ -178,7 +180,7 @@ class ThermalService:
             self._rescan(now_s)
         if look:
             self._pace.looked(now_s)
-            self._readings = {sensor.name: self._read(sensor) for sensor in self._sensors}
+            self._readings = {z.sensor.name: self._read(z.sensor) for z in self._plan.zones}
         seen = replace(self._sense(now_s), sensed=look)
         if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
             self._rescan(now_s)
@@ -310,9 +312,8 @@ class ThermalService:
 
     def _report(self, snapshot: ThermalSnapshot) -> None:
         before = self._details.snapshot
-        sensors = tuple((s, self._readings[s.name]) for s in self._sensors)
         policies = tuple(self._plan.policies.values())
-        self._details = ThermalDetails(snapshot, sensors, policies)
+        self._details = ThermalDetails(snapshot, (), policies)
         said = f"{snapshot.state}: {snapshot.reason}"
         if said != self._said and (snapshot.state != "ok" or before.state != "ok"):
             level = logging.INFO if snapshot.state in ("ok", "watching") else logging.WARNING
