@@ -13,13 +13,14 @@ from pathlib import Path
 from stoker.config.schema import Config
 from stoker.core import simulation
 from stoker.core.boards import BoardFacts, BoardPreset, choose_board
-from stoker.core.thermal_plan import check_sensors
+from stoker.core.thermal_plan import check_devfreq, check_sensors
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cpu_load import busy_cpu_s
 from stoker.drivers.heat_ports import heat_root, held_files, thermal_ports
 from stoker.drivers.simulated_board import BoardThread, plant_of
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
+from stoker.drivers.text_files import SysfsText
 from stoker.events.operating import Measured, Setting
 from stoker.events.thermal import ThermalSnapshot
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, ThermalListener
@@ -28,7 +29,7 @@ from stoker.ports.system import Clock
 from stoker.services.calibration import CalibrationService
 from stoker.services.held_files import HeldFiles
 from stoker.services.inference import InferenceService
-from stoker.services.other_knobs import OtherKnobs
+from stoker.services.other_knobs import DEVFREQ, OtherKnobs
 from stoker.services.thermal import ThermalService
 from stoker.units import Seconds
 
@@ -87,6 +88,7 @@ def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> 
     """The heat loop, which paces and pauses inference."""
     ports = thermal_ports(config, clock)
     check_sensors(config.thermal, ports.sensors.discover())
+    check_devfreq(config.thermal, SysfsText(heat_root(config)).names(DEVFREQ))
     thermal = ThermalService(
         config.thermal, board(config), ports, pause=inference.hold, work=inference.work
     )
@@ -126,12 +128,14 @@ def check_board(config: Config) -> BoardPreset:
     has its own, which are not there before it is."""
     if simulation.parse(config.thermal.board) is None:
         check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
+        check_devfreq(config.thermal, SysfsText(heat_root(config)).names(DEVFREQ))
     return board(config)
 
 
 def board(config: Config) -> BoardPreset:
     """The preset of this board; ConfigInvalid if a preset file or the wanted name is wrong."""
-    presets = load_boards(board_directory())
+    own = Path(config.folder) / "boards" if config.folder else None
+    presets = load_boards(board_directory(), own)
     wanted = simulation.parse(config.thermal.board)
     if wanted is not None:
         return choose_board(presets, BoardFacts(), plant_of(wanted.plant).board)

@@ -117,6 +117,7 @@ def _on_top(config: Config, args: argparse.Namespace) -> Config:
         daemon=daemon,
         runner=_with(config.runner, engine=args.engine),
         thermal=_with(config.thermal, sysfs_root=_text(args.sysfs_root), board=args.board),
+        folder=str((args.config or config_files.DEFAULT_PATH).absolute().parent),
     )
     return config if args.model is None else _serving(config, args.model)
 

@@ -41,7 +41,7 @@ def test_every_field_of_the_schema_has_a_reader_and_no_other() -> None:
     models = {item.name for item in dataclasses.fields(ModelConfig)} - {"name"}
     assert set(limits.MODEL) == models
     sections = {item.name for item in dataclasses.fields(Config)}
-    sections -= {"models", "default_model", "adapters", "users", "groups"}
+    sections -= {"models", "default_model", "adapters", "users", "groups", "folder"}
     adapters = {item.name for item in dataclasses.fields(AdapterConfig)} - {"name"}
     assert set(limits.ADAPTER) == adapters
     assert set(limits.QUOTA) == {item.name for item in dataclasses.fields(QuotaConfig)}
@@ -108,6 +108,8 @@ def test_an_error_names_the_file_that_set_the_key() -> None:
         ("[thermal]\nsensors = ['cpu', 'cpu']", "thermal.sensors[1]", "twice"),
         ("[thermal]\nsensors = ['']", "thermal.sensors[0]", "name"),
         ("[thermal]\nperiod_min_s = 0.001", "thermal.period_min_s", "0.01"),
+        ("[thermal]\nperiod_max_s = 60.0", "thermal.period_max_s", "5"),
+        ("[thermal]\nperiod_min_s = 5.1", "thermal.period_min_s", "5"),
         ("[thermal]\nboard = '../etc'", "thermal.board", "board's name"),
         ("[access]\nadmin_group = ''", "access.admin_group", "group's name"),
         ("[models.tiny]\nmmap = true", "models.tiny.path", "missing"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gi.repository import GLib
 
 from stoker import main
-from stoker.errors import InternalError, StokerError
+from stoker.errors import ConfigInvalid, InternalError, StokerError
+from stoker.heat_parts import check_board
+from stoker.units import Celsius
 
 
 def test_a_thread_that_dies_ends_the_service(
@@ -54,3 +58,28 @@ def test_a_model_of_the_command_line_gets_a_name_that_configuration_would_take(
     config = main.configuration(main.parser().parse_args(words))
     assert (config.default_model, config.models[0].name) == (name, name)
     assert config.models[0].path == path
+
+
+@pytest.mark.parametrize(("board", "name"), [("raspberrypi-4", "raspberrypi-4"), ("vm", "vm"),
+                                            ("sim:pi4-bare", "raspberrypi-4")])  # fmt: skip
+def test_board_presets_beside_the_configuration_in_use_count_first(
+    root: Path, tmp_path: Path, board: str, name: str
+) -> None:
+    file = tmp_path / "stoker.toml"
+    file.write_text(f'[thermal]\nboard = "{board}"\n')
+    config = main.configuration(main.parser().parse_args(["--config", str(file)]))
+    packaged = check_board(config)
+    (tmp_path / "boards").mkdir()
+    text = (root / "policies/boards" / f"{name}.toml").read_text()
+    own = re.sub(r"^wall_c = [\d.]+", "wall_c = 61.5", text, flags=re.MULTILINE)
+    (tmp_path / "boards/any.toml").write_text(own)
+    assert packaged.wall_c != 61.5
+    assert check_board(config) == replace(packaged, wall_c=Celsius(61.5))
+
+
+def test_a_devfreq_device_that_this_machine_lacks_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "stoker.toml"
+    file.write_text('[thermal]\nboard = "generic"\ndevfreq = ["no-such-gpu"]\n')
+    config = main.configuration(main.parser().parse_args(["--config", str(file)]))
+    with pytest.raises(ConfigInvalid, match="no-such-gpu"):
+        check_board(config)

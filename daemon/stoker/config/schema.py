@@ -264,3 +264,4 @@ class Config:
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     users: Mapping[str, QuotaConfig] = field(default_factory=dict)
     groups: Mapping[str, QuotaConfig] = field(default_factory=dict)  # in the files' order
+    folder: str = ""  # no setting: where the main file in use lies; "" = there is none

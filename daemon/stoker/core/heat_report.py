@@ -5,24 +5,38 @@ permission is missing. Pure: findings and the plan in, lines of facts out.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from stoker.core.thermal_plan import GRANT, ThermalPlan, ZonePlan
 from stoker.events.heat_finds import Finding, Found
 
 RULE: Final = "/usr/lib/udev/rules.d/60-stoker.rules"
-_GRANTED: Final = ("scaling_max_freq", "scaling_governor", "energy_uj")
+_GRANTED: Final = ("max_freq", "scaling_governor", "energy_uj")  # also scaling_max_freq
 
 
 def report(plan: ThermalPlan, findings: Iterable[Finding]) -> tuple[Found, ...]:
     """In the order of the findings; each says something in ``use``."""
-    return tuple(Found(finding, _use(plan, finding), grant(finding)) for finding in findings)
+    asked = [_asked(plan, finding) for finding in findings]
+    return tuple(Found(finding, _use(plan, finding), grant(finding)) for finding in asked)
+
+
+def _asked(plan: ThermalPlan, finding: Finding) -> Finding:
+    """That a clock cannot be set is no fault where nobody asked for it."""
+    if finding.kind == "devfreq" and finding.denied == "write" and finding.name not in plan.devfreq:
+        return replace(finding, fault="", denied="")
+    return finding
 
 
 def grant(finding: Finding) -> str:
     """Which packaged file gives the missing right; "" when none is missing."""
     if not finding.denied:
         return ""
+    if finding.fault == "EROFS" and finding.kind == "devfreq":
+        return (
+            "/sys is read-only here: in a container, mount it writable; as a service, "
+            "'systemctl edit stoker' with a ReadWritePaths= for this device does it"
+        )
     if finding.fault == "EROFS":
         return (
             "/sys is read-only here: in a container, mount it writable; as a service, the line "
@@ -49,7 +63,15 @@ def _use(plan: ThermalPlan, finding: Finding) -> str:
         return "not used: it cannot be read" if finding.fault else "shown only"
     if finding.kind == "firmware":
         return "while it limits the clock, no cap of ours rises"
-    return "shown only: the model does not run there"
+    return _limited(plan, finding)
+
+
+def _limited(plan: ThermalPlan, finding: Finding) -> str:
+    if finding.name not in plan.devfreq:
+        return "shown only: thermal.devfreq does not name it"
+    if finding.denied:
+        return "not limited, though thermal.devfreq names it"
+    return "limited to the headroom's part of its highest clock: thermal.devfreq names it"
 
 
 def _controlled(zone: ZonePlan) -> str:

@@ -121,17 +121,9 @@ def _zone(
         burning_w, ceiling_w = before.power.budget_w * seen.activity, zone.gains.power_max_w
     if seen.power_w is not None:
         burning_w = seen.power_w
-    trust = failsafe.step(
-        zone.limits,
-        before.trust,
-        Sample(
-            seen.now_s,
-            reading.temperature_c,
-            reading.fault,
-            Watts(burning_w),
-            metered=seen.power_w is not None,
-        ),
-    )
+    metered, power_w = seen.power_w is not None, Watts(burning_w)
+    sample = Sample(seen.now_s, reading.temperature_c, reading.fault, power_w, metered=metered)
+    trust = failsafe.step(zone.limits, before.trust, sample)
     fresh = trust.seen_s == seen.now_s
     if trust.median_c is None or not fresh or trust.level >= Level.SAFE:
         power = before.power

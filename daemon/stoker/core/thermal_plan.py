@@ -58,6 +58,7 @@ class ThermalPlan:
     board_ladder: Ladder | None = None  # of all policies; None = there are none
     full_w: Watts = Watts(0.0)  # the board's budget: all CPUs at their highest clock
     fronts: Fronts | None = None  # of the loaded model, where it was calibrated
+    devfreq: frozenset[str] = frozenset()  # other clocks that the headroom limits
     points: str = ""  # why its operating points are not used; "" = they are, or none is loaded
 
     @property
@@ -103,6 +104,7 @@ def make_plan(
         notice=_notice(config, sensors, zones, policies, actuated),
         board_ladder=rungs,
         full_w=Watts(preset.assumed_full_w) if rungs is None else rungs.power_max_w,
+        devfreq=frozenset(config.devfreq),
     )
 
 
@@ -127,6 +129,17 @@ def check_sensors(config: ThermalConfig, sensors: Sequence[Sensor]) -> None:
                 f"cannot use thermal.sensors[{index}]: there is no sensor {name!r}",
                 hint=f"sensors here: {', '.join(there) or 'none'}",
                 details={"path": f"thermal.sensors[{index}]"},
+            )
+
+
+def check_devfreq(config: ThermalConfig, devices: Sequence[str]) -> None:
+    """The same of ``thermal.devfreq``: what is not there would be limited by nobody, silently."""
+    for index, name in enumerate(config.devfreq):
+        if name not in devices:
+            raise ConfigInvalid(
+                f"cannot use thermal.devfreq[{index}]: there is no devfreq device {name!r}",
+                hint=f"devfreq devices here: {', '.join(sorted(devices)) or 'none'}",
+                details={"path": f"thermal.devfreq[{index}]"},
             )
 
 

@@ -11,24 +11,33 @@ from stoker.drivers.attribute import ReadText, read_attribute
 from stoker.errors import ConfigInvalid
 
 
-def load_boards(directory: Path) -> tuple[BoardPreset, ...]:
-    """All ``*.toml`` of the directory by name. Errors: ConfigInvalid naming file and key."""
-    presets: dict[str, BoardPreset] = {}
-    for path in sorted(directory.glob("*.toml")):
-        try:
-            data = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise ConfigInvalid(f"cannot read board preset {path.name}: {error}") from error
-        preset = parse_board(data, path.name)
-        if preset.name in presets:
-            raise ConfigInvalid(f"cannot read board preset {path.name}: {preset.name} exists twice")
-        presets[preset.name] = preset
-    if not presets:
+def load_boards(directory: Path, own: Path | None = None) -> tuple[BoardPreset, ...]:
+    """All ``*.toml`` of the package's directory by name. Those of the site's ``own``, which may be
+    absent, come before them and in place of those of the same name. Errors: ConfigInvalid naming
+    file and key."""
+    presets = {} if own is None else _in_folder(own)
+    packaged = _in_folder(directory)
+    if not packaged:
         raise ConfigInvalid(
             f"cannot read board presets: none in {directory}",
             hint="they belong to the package; policies/boards in a checkout",
         )
-    return tuple(presets.values())
+    return tuple({**presets, **{k: v for k, v in packaged.items() if k not in presets}}.values())
+
+
+def _in_folder(folder: Path) -> dict[str, BoardPreset]:
+    presets: dict[str, BoardPreset] = {}
+    # Editors leave ".x.toml.swp" and the like.
+    for path in sorted(p for p in folder.glob("*.toml") if not p.name.startswith(".")):
+        try:
+            data = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigInvalid(f"cannot read board preset {path}: {error}") from error
+        preset = parse_board(data, str(path))
+        if preset.name in presets:
+            raise ConfigInvalid(f"cannot read board preset {path}: {preset.name} exists twice")
+        presets[preset.name] = preset
+    return presets
 
 
 def read_board_facts(root: Path, read: ReadText = read_attribute) -> BoardFacts:

@@ -7,6 +7,7 @@ cap could be written is asked of the kernel, not tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -112,12 +113,17 @@ class SysfsInventory:
             words = dict(self._words(folder, "min_freq", "max_freq", "governor"))
             span = f"{_mega(words.get('min_freq', ''))}..{_mega(words.get('max_freq', ''))} MHz"
             rest = f", {span}, {words.get('governor', 'no governor')}"
-            yield self._look(
+            found = self._look(
                 "devfreq",
                 folder.name,
                 folder / "cur_freq",
                 partial(_clock, rest=rest),
             )
+            fault = "" if found.fault else self._may_write(folder / "max_freq")
+            if fault:
+                path = str(folder / "max_freq")
+                found = replace(found, path=path, fault=fault, denied="write")
+            yield found
 
     def _flags(self) -> Iterator[Finding]:
         path = self._firmware.find()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from stoker import errors
 from stoker.core import calibration as core
@@ -63,6 +63,7 @@ class CalibrationService:
         self._lock = threading.Lock()
         self._tables = point_records.from_state(store.load())
         self._view = Calibration()
+        self._viewing = threading.RLock()  # of the view, changed by several threads
         self._served = ("", "", 0)  # model, fingerprint, threads
         self._listeners: list[Callable[[Calibration], None]] = []
         self._cancel = threading.Event()
@@ -85,7 +86,7 @@ class CalibrationService:
         self._cancel.set()  # what was being measured is gone
         self._use()
         table = point_records.find(self._tables, self._heat.plan.board, now.fingerprint)
-        self._tell(replace(self._view, table=table))
+        self._change(table=table)
 
     def calibrate(self, caller: str, *, fresh: bool) -> Future[None]:
         begun: Future[None] = Future()
@@ -105,7 +106,7 @@ class CalibrationService:
             self._thread = threading.Thread(
                 target=self._run, args=(fresh, self._cancel), name="calibration", daemon=True
             )
-            self._tell(replace(self._view, state="running", done=0, total=0, reason=""))
+            self._change(state="running", done=0, total=0, reason="")
             self._thread.start()
         begun.set_result(None)
         return begun
@@ -146,7 +147,7 @@ class CalibrationService:
         finally:
             self._heat.want(None)
         self._use()
-        self._tell(replace(self._view, state=state, reason=reason))
+        self._change(state=state, reason=reason)
         _log.info("calibration %s: %s", state, reason or "all points are measured")
         self._ended.set_result(None)
 
@@ -308,9 +309,11 @@ class CalibrationService:
 
     def _show(self, table: PointTable, total: int, state: str, reason: str) -> None:
         done = len(table.points) + len(table.skipped)
-        self._tell(Calibration(state, done, total, reason, table))
+        self._change(state=state, done=done, total=total, reason=reason, table=table)
 
-    def _tell(self, view: Calibration) -> None:
-        self._view = view
-        for listener in tuple(self._listeners):
-            listener(view)
+    def _change(self, **values: Any) -> None:
+        """These values only: another thread may just have changed the others."""
+        with self._viewing:
+            self._view = view = replace(self._view, **values)
+            for listener in tuple(self._listeners):
+                listener(view)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from tests.fakes.thermal import preset
 
 from stoker.config.schema import ThermalConfig
-from stoker.core.heat_report import RULE, report
+from stoker.core.heat_report import RULE, grant, report
 from stoker.core.thermal_plan import GRANT, ThermalPlan, make_plan
 from stoker.events.heat_finds import Finding, PowerMeter
 from stoker.events.thermal import FrequencyPolicy, Sensor
@@ -16,11 +20,14 @@ STEPS = (KiloHertz(600_000), KiloHertz(1_500_000))
 CAP = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq"
 
 
-def plan(board: str = "raspberrypi-4", *, writable: bool = True) -> ThermalPlan:
+def plan(
+    board: str = "raspberrypi-4", *, writable: bool = True, devfreq: tuple[str, ...] = ()
+) -> ThermalPlan:
     sensors = [Sensor("cpu-thermal", "zone", "/t"), Sensor("x86_pkg_temp", "zone", "/p")]
     policy = FrequencyPolicy("policy0", (0, 1, 2, 3), STEPS[0], STEPS[1], STEPS, writable)
     meters = [PowerMeter("core", "energy", "/c"), PowerMeter("package-0", "energy", "/e")]
-    return make_plan(preset(board), ThermalConfig(), sensors, [policy], meters)
+    config = ThermalConfig(devfreq=devfreq)
+    return make_plan(preset(board), config, sensors, [policy], meters)
 
 
 def use(finding: Finding, known: ThermalPlan) -> str:
@@ -59,6 +66,35 @@ def test_a_cap_without_permission_degrades_to_pacing_and_names_file_and_rule() -
     assert RULE in found.grant
 
 
+GPU = Finding("devfreq", "gpu", "/sys/class/devfreq/gpu/cur_freq", "300 MHz")
+STUCK = Finding("devfreq", "gpu", "/sys/class/devfreq/gpu/max_freq", "300 MHz", "EACCES", "write")
+
+
+def test_a_device_that_the_configuration_names_is_not_called_shown_only() -> None:
+    assert "thermal.devfreq does not name it" in use(GPU, plan())
+    named = plan(devfreq=("gpu",))
+    assert use(GPU, named).startswith("limited to the headroom")
+    (found,) = report(named, [STUCK])
+    assert found.use.startswith("not limited")
+    assert GRANT in found.grant
+    (found,) = report(named, [replace(STUCK, fault="EROFS")])
+    assert "ReadWritePaths" in found.grant
+    assert "cpu" not in found.grant
+
+
+def test_a_clock_that_nobody_asked_for_lacks_no_right() -> None:
+    (found,) = report(plan(), [STUCK])
+    assert (found.grant, found.finding.fault, found.finding.denied) == ("", "", "")
+
+
+def test_the_report_knows_every_file_that_the_package_grants(root: Path) -> None:
+    lines = re.findall(r"^\$grant .*$", (root / "systemd/bin/grant").read_text(), re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        path = "/sys" + line.partition('"$sys"')[2]
+        assert GRANT in grant(Finding("any", "x", path, "", "EACCES", "write")), line
+
+
 def test_a_read_only_sys_is_not_blamed_on_the_rule() -> None:
     (found,) = report(plan(writable=False), [Finding("cpufreq", "p", CAP, "", "EROFS", "write")])
     assert "read-only" in found.grant
@@ -75,10 +111,8 @@ def test_the_snapshot_too_says_which_file_grants_a_cap() -> None:
     assert GRANT in plan(writable=False).notice
 
 
-def test_the_files_that_the_report_names_are_the_packaged_ones(root: object) -> None:
-    from pathlib import Path
-
-    base = Path(str(root))
+def test_the_files_that_the_report_names_are_the_packaged_ones(root: Path) -> None:
+    base = root
     assert GRANT in (base / "policies/udev/60-stoker.rules").read_text()
     assert GRANT in (base / "systemd/stoker.service").read_text()
     installed = (base / "debian/stoker.install").read_text()

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.fakes.thermal import FaultyFiles
+from tests.fakes.thermal import BOARDS, FaultyFiles
 
-from stoker.core.boards import BoardFacts
+from stoker.core.boards import BoardFacts, choose_board
 from stoker.drivers.board_files import load_boards, read_board_facts
 from stoker.drivers.cpufreq import Cpufreq
 from stoker.drivers.plants import PLANTS, Plant
@@ -198,6 +198,44 @@ def test_the_board_says_its_names(tmp_path: Path) -> None:
     facts = read_board_facts(tmp_path)
     assert isinstance(facts, BoardFacts)
     assert facts.dmi == "QEMU Standard PC"
+
+
+def own_preset(folder: Path, name: str, wall_c: float, match: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"my-{name}.toml"
+    path.write_text(
+        f'name = "{name}"\ntitle = "mine"\nwall_c = {wall_c}\nmargin_k = 1.0\n'
+        f"resistances_k_per_w = [5.0]\n[match]\n{match}\n[[sensors]]\nnames = ['cpu']\n"
+    )
+    return path
+
+
+def test_a_site_s_own_preset_takes_the_place_of_the_packaged_one_or_comes_first(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "boards"
+    packaged = load_boards(BOARDS)
+    assert load_boards(BOARDS, own) == packaged  # no folder
+    own_preset(own, "raspberrypi-4", 70.0, "")
+    own_preset(own, "mine", 60.0, 'compatible = ["raspberrypi,5-model-b"]')
+    (own / ".my-swap.toml").write_text("half")
+    found = load_boards(BOARDS, own)
+    assert len(found) == len(packaged) + 1
+    walls = {preset.name: preset.wall_c for preset in found}
+    assert (walls["raspberrypi-4"], walls["generic"]) == (70.0, 78.0)
+    chosen = choose_board(found, BoardFacts(("raspberrypi,5-model-b",)))
+    assert (chosen.name, chosen.wall_c) == ("mine", 60.0)
+
+
+def test_a_fault_in_a_site_s_own_preset_names_its_file_and_key(tmp_path: Path) -> None:
+    path = own_preset(tmp_path / "boards", "mine", 500.0, "")
+    with pytest.raises(ConfigInvalid, match="wall_c") as caught:
+        load_boards(BOARDS, path.parent)
+    assert str(path) in caught.value.message
+    own_preset(path.parent, "other", 60.0, "")
+    path.write_text((path.parent / "my-other.toml").read_text())
+    with pytest.raises(ConfigInvalid, match="exists twice"):
+        load_boards(BOARDS, path.parent)
 
 
 def test_a_broken_preset_file_is_named(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.fakes.system import FakeClock, RecordingNotifier
 
+from stoker.config.parse import parse
 from stoker.errors import ConfigInvalid
 from stoker.ports.doors import InferenceSnapshot
-from stoker.services.agent import AgentService
+from stoker.services.agent import STALE_AFTER_S, AgentService
 from stoker.units import Seconds
 
 
@@ -33,6 +34,14 @@ def test_the_watchdog_is_fed_while_every_loop_comes_round() -> None:
     rig = Rig()
     rig.agent.feed_watchdog()
     assert rig.notifier.said == ["watchdog"]
+
+
+@pytest.mark.parametrize("key", ["period_min_s", "period_max_s"])
+def test_the_longest_period_that_may_be_set_is_no_stall(key: str) -> None:
+    most_s = STALE_AFTER_S / 2
+    parse([("x", {"thermal": {"period_max_s": most_s, key: most_s}})])
+    with pytest.raises(ConfigInvalid, match=f"thermal.{key}"):
+        parse([("x", {"thermal": {"period_max_s": most_s, key: most_s + 0.1}})])
 
 
 @pytest.mark.parametrize("stuck", ["inference", "thermal"])

@@ -217,3 +217,26 @@ def test_others_work_is_told_for_it_spoils_the_numbers(tmp_path: Path) -> None:
     bench.service.heard(READY)
     bench.rig.run(0.5, load=0.0)
     assert "other programs used up to 1.5 CPUs" in bench.calibrate().reason
+
+
+def test_news_of_another_model_never_put_running_back_after_the_end(bench: Bench) -> None:
+    """The inference loop's thread changes the table while the calibration's thread ends."""
+    ended = threading.Event()
+
+    def slow(view: Calibration) -> None:
+        if view.state == "running" and view.table is None and not ended.is_set():
+            worker = threading.Thread(target=finish)
+            worker.start()
+            assert not ended.wait(0.05)  # it waits for this change to be told
+
+    def finish() -> None:
+        bench.service._change(state="done", reason="")
+        ended.set()
+
+    bench.service._change(state="running")
+    bench.service.listen(slow)
+    other = InferenceSnapshot(state="ready", model="big", fingerprint="def", most_threads=4)
+    bench.service.heard(other)
+    assert ended.wait(5)
+    assert bench.service.view().state == "done"
+    assert [view.state for view in bench.views][-1] == "done"

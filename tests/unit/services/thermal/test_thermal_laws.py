@@ -13,7 +13,7 @@ from tests.fakes.thermal import Rig, preset
 from stoker.config.schema import ThermalConfig
 from stoker.core import step_table
 from stoker.core.opp import power_table
-from stoker.core.thermal_plan import check_sensors, make_plan
+from stoker.core.thermal_plan import check_devfreq, check_sensors, make_plan
 from stoker.drivers.plants import PLANTS, Plant
 from stoker.errors import ConfigInvalid
 from stoker.events.thermal import FrequencyPolicy, Sensor
@@ -175,3 +175,12 @@ def test_an_unknown_sensor_is_refused_with_its_key_and_the_names_there_are() -> 
     assert caught.value.details["path"] == "thermal.sensors[1]"
     assert "cpu-thermal" in caught.value.hint
     check_sensors(ThermalConfig(wall_c=Celsius(70)), ())
+
+
+def test_a_devfreq_device_that_is_not_there_is_refused_with_its_place() -> None:
+    config = ThermalConfig(devfreq=("gpu", "gpv"))
+    with pytest.raises(ConfigInvalid, match="'gpv'") as caught:
+        check_devfreq(config, ("dmc", "gpu"))
+    assert caught.value.details["path"] == "thermal.devfreq[1]"
+    assert "dmc, gpu" in caught.value.hint
+    check_devfreq(config, ("gpu", "gpv"))
