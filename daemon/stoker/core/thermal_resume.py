@@ -21,7 +21,8 @@ GRACE_S: Final = 5.0
 
 
 def resume(state: ThermalState, now_s: Seconds) -> ThermalState:
-    """Levels are kept (STOP is left only by proof), readings from before are forgotten."""
+    """Levels are kept (STOP is left only by proof), readings from before are forgotten; but a value
+    that had to move is not proven by a sleep."""
     zones = {
         name: ZoneState(
             trust=_trust(zone.trust, now_s),
@@ -42,7 +43,6 @@ def _trust(trust: Trust, now_s: Seconds) -> Trust:
         median_c=None,
         odd=0,
         good_since_s=None,
-        value_c=None,
         power_mean_w=None,
         power_low_w=Watts(0.0),
         power_high_w=Watts(0.0),

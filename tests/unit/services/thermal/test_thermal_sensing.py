@@ -179,6 +179,21 @@ def test_a_stop_outlives_a_sleep_until_it_is_proven_cool(rig: Rig) -> None:
     assert rig.pauses == [True, False]
 
 
+def test_a_sensor_that_was_found_frozen_is_not_proven_by_a_sleep(rig: Rig) -> None:
+    slept = Slept(rig)
+    rig.warm_to(78.0)
+    rig.run(30.0)
+    rig.files.texts[TEMP] = "45000"
+    rig.run(5.0)
+    assert rig.service.snapshot().state == "safe"
+    slept.seconds = 60.0
+    rig.run(60.0)
+    assert rig.service.snapshot().state == "safe"
+    rig.files.texts.clear()
+    rig.run(10.0)
+    assert rig.service.snapshot().state == "ok"
+
+
 # Firmware and measured power.
 
 
