@@ -35,13 +35,18 @@ def folder() -> Inode:
 
 @dataclass
 class FakeDisk:
-    """``cut_at`` and ``fail_at``: the operation, counted from 1, that does not happen."""
+    """``cut_at`` and ``fail_at``: the operation, counted from 1, that does not happen.
+    ``fail_read_at``: the same of what only reads; ``unreadable``: paths that never can be read.
+    """
 
     root: Inode = field(default_factory=folder)
     cut_at: int = 0
     fail_at: int = 0
     failure: str = "eio"  # eio | enospc
     count: int = 0
+    fail_read_at: int = 0
+    reads: int = 0
+    unreadable: set[str] = field(default_factory=set)
     free: int = 1 << 40
 
     def _operate(self) -> None:
@@ -52,7 +57,13 @@ class FakeDisk:
             kind = NoSpace if self.failure == "enospc" else StorageFailed
             raise kind("cannot write: the test says so")
 
+    def _look(self, path: str) -> None:
+        self.reads += 1
+        if self.reads == self.fail_read_at or path in self.unreadable:
+            raise FileUnreadable(f"cannot read {path}: the test says so")
+
     def read(self, path: str, max_bytes: int) -> bytes | None:
+        self._look(path)
         node = self._find(path)
         if node is None:
             return None
@@ -89,16 +100,19 @@ class FakeDisk:
         names[name] = Inode(target=target)
 
     def readlink(self, path: str) -> str | None:
+        self._look(path)
         node = self._find(path, follow=False)
         return node.target or None if node is not None else None
 
     def make_folder(self, path: str) -> None:
+        self._operate()
         node = self.root
         for part in path.split("/"):
             assert node.names is not None
             node = node.names.setdefault(part, folder())
 
     def names(self, folder: str) -> tuple[str, ...]:
+        self._look(folder)
         node = self._find(folder)
         return tuple(sorted(node.names)) if node is not None and node.names is not None else ()
 
@@ -116,16 +130,19 @@ class FakeDisk:
         node.kept_names = dict(node.names)
 
     def size(self, path: str) -> int | None:
+        self._look(path)
         node = self._find(path, follow=False)
         return None if node is None or node.names is not None or node.target else len(node.data)
 
     def sha256(self, path: str) -> str:
+        self._look(path)
         node = self._find(path)
         if node is None or node.names is not None:
             raise FileUnreadable(f"cannot read {path}")
         return hashlib.sha256(node.data).hexdigest()
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:
+        self._look(path)
         node = self._find(path)
         if node is None or node.names is not None or offset + size > len(node.data):
             raise FileUnreadable(f"cannot read {path}")
@@ -143,7 +160,11 @@ class FakeDisk:
         node.kept = node.data
 
     def free_bytes(self) -> int:
+        self._look(".")
         return self.free
+
+    def held_bytes(self, folder: str) -> int:
+        return sum(self.size(f"{folder}/{name}") or 0 for name in self.names(folder))
 
     def after_cut(self, chance: random.Random) -> FakeDisk:
         """What the next boot finds."""

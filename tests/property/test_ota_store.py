@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fakes.disk import FakeDisk, PowerCutError
 
 from stoker_ota.core.floors import Floors
-from stoker_ota.errors import OtaError
+from stoker_ota.errors import FileUnreadable, OtaError
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Journal, Member, Offer, Phase
 
@@ -168,3 +169,55 @@ def test_a_history_line_that_was_changed_or_taken_out_shows() -> None:
     assert not store.history().whole
     disk.write("history.jsonl", data.replace(b'"number":1', b'"number":7'))
     assert not store.history().whole
+
+
+@pytest.mark.parametrize("damage", ["unreadable", "damaged"])
+def test_what_a_kept_set_needs_is_never_guessed(damage: str) -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    if damage == "damaged":
+        disk.write("generations/1/set.json", b"{half")
+    else:
+        disk.unreadable = {"generations/1/set.json"}
+    with contextlib.suppress(OtaError):
+        store.collect(Journal())
+    assert store.has(_member(OLD).sha256)
+
+
+@pytest.mark.parametrize("path", ["current", "previous", "generations"])
+def test_a_link_or_a_folder_that_cannot_be_read_is_not_taken_for_gone(path: str) -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    store.activate(1, previous=1)
+    disk.unreadable = {path}
+    with pytest.raises(FileUnreadable):
+        store.collect(Journal())
+    disk.unreadable = set()
+    assert _content(disk, store) == OLD
+
+
+def test_floors_that_cannot_be_read_are_not_begun_anew() -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    disk.unreadable = {"trust/floor.json"}
+    assert store.floors().document("catalog") == 1
+    disk.unreadable |= {"trust/floor.json.bak"}
+    with pytest.raises(FileUnreadable):
+        store.floors()
+
+
+def test_an_error_of_any_read_of_an_update_is_typed_and_leaves_a_whole_set() -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    before = disk.reads
+    _update(store, disk)
+    for at in range(1, disk.reads - before + 1):
+        disk = FakeDisk()
+        store = _installed(disk)
+        disk.fail_read_at = disk.reads + at
+        with contextlib.suppress(OtaError):
+            _update(store, disk)
+        assert _content(disk, store) in (OLD, NEW)
+        assert store.floors().document("catalog") in (1, 2)
+        _update(store, disk)
+        assert _content(disk, store) == NEW

@@ -6,6 +6,7 @@ reads the trust that updates keep; only the update thread writes it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -17,6 +18,7 @@ from stoker.services.update_surroundings import WallClock
 from stoker_ota.core import clock, fleet_gate
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Trust
+from stoker_ota.errors import OtaError
 from stoker_ota.services.intake import Intake
 from stoker_ota.services.store import Store
 
@@ -66,7 +68,9 @@ class FleetJudge:
         return Intake(self._store, self._first_trust()).trust()
 
     def _now(self) -> Now:
-        floors = (self._wall.built(), self._store.floors().time, self._proven)
+        with contextlib.suppress(OtaError):  # a disk that stumbles: what was proven before holds
+            self._proven = max(self._proven, self._store.floors().time)
+        floors = (self._wall.built(), self._proven)
         return clock.effective(
             self._wall.now(), synchronised=self._wall.synchronised(), floors=floors
         )

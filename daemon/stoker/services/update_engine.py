@@ -70,12 +70,14 @@ class EngineUpdater:
 
     def __init__(self, parts: Parts, reports: Reports) -> None:
         self._parts, self._reports = parts, reports
-        self._store = Store(parts.disk)
+        with typed():
+            self._store = Store(parts.disk)
         self._around = parts.around(self._store)
         self._notes: dict[str, object] = dict(parts.notes.load())
         self._bundle = _Bundle(parts.source, str(self._notes.get(_BUNDLE, "")))
         ports = Ports(parts.disk, self._bundle, parts.patcher, parts.health, self._around)
-        self._engine = Engine(self._store, ports, report=self._report, progress=self._progress)
+        with typed():
+            self._engine = Engine(self._store, ports, report=self._report, progress=self._progress)
 
     def begin(self) -> None:
         with typed():
@@ -96,6 +98,10 @@ class EngineUpdater:
         return phase in _FREE or fetching
 
     def snapshot(self) -> UpdateSnapshot:
+        with typed():
+            return self._snapshot()
+
+    def _snapshot(self) -> UpdateSnapshot:
         journal, offer, now = self._engine.journal, self._engine.journal.offer, self._around.now()
         expires = str(self._notes.get(_EXPIRES, ""))
         return UpdateSnapshot(

@@ -7,6 +7,7 @@ may mark dirty pages clean after EIO): nothing is ever retried on the same file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -20,6 +21,8 @@ from stoker_ota.drivers.folder_sync import sync_folder
 from stoker_ota.errors import FileUnreadable
 
 _CHUNK: Final = 1 << 20
+_BLOCK: Final = 512  # stat(2): the unit of st_blocks
+_NO_LINK: Final = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
 
 
 class RealDisk:
@@ -65,8 +68,10 @@ class RealDisk:
     def readlink(self, path: str) -> str | None:
         try:
             return os.readlink(self.root / path)  # noqa: PTH115 (the text, not a path)
-        except OSError:
-            return None
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return None
+            raise FileUnreadable(f"cannot read link {path}: {error.strerror}") from error
 
     def make_folder(self, path: str) -> None:
         with _typed("make folder", path):
@@ -102,11 +107,20 @@ class RealDisk:
             sync_folder(self.root / path)
 
     def size(self, path: str) -> int | None:
+        facts = self._facts(path)
+        return facts.st_size if facts is not None and stat.S_ISREG(facts.st_mode) else None
+
+    def held_bytes(self, folder: str) -> int:
+        found = (self._facts(f"{folder}/{name}") for name in self.names(folder))
+        return sum(facts.st_blocks * _BLOCK for facts in found if facts is not None)
+
+    def _facts(self, path: str) -> os.stat_result | None:
         try:
-            facts = (self.root / path).lstat()
-        except OSError:
+            return (self.root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+        except OSError as error:
+            raise FileUnreadable(f"cannot look at {path}: {error.strerror}") from error
 
     def sha256(self, path: str) -> str:
         try:
@@ -145,7 +159,10 @@ class RealDisk:
                 os.close(fd)
 
     def free_bytes(self) -> int:
-        facts = os.statvfs(self.root)
+        try:
+            facts = os.statvfs(self.root)
+        except OSError as error:
+            raise FileUnreadable(f"cannot ask for free space: {error.strerror}") from error
         return facts.f_bavail * facts.f_frsize
 
     def _put(self, path: str, data: bytes, how: int) -> None:

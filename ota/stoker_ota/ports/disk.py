@@ -29,7 +29,7 @@ class Disk(Protocol):
     def symlink(self, target: str, path: str) -> None: ...
 
     def readlink(self, path: str) -> str | None:
-        """None when it is no link."""
+        """None when it is no link. FileUnreadable when the disk does not say."""
         ...
 
     def make_folder(self, path: str) -> None:
@@ -37,7 +37,7 @@ class Disk(Protocol):
         ...
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """What is in it, sorted; empty when it is not there."""
+        """What is in it, sorted; empty when it is not there. FileUnreadable."""
         ...
 
     def remove(self, path: str) -> None:
@@ -49,7 +49,9 @@ class Disk(Protocol):
         ...
 
     def size(self, path: str) -> int | None:
-        """Bytes of a regular file; None when there is none."""
+        """Bytes of a regular file; None when there is none. FileUnreadable when the disk does
+        not say: then nobody may take it for gone.
+        """
         ...
 
     def sha256(self, path: str) -> str:
@@ -69,4 +71,10 @@ class Disk(Protocol):
         """Nobody writes into it any more; its bytes are synced."""
         ...
 
-    def free_bytes(self) -> int: ...
+    def free_bytes(self) -> int:
+        """FileUnreadable."""
+        ...
+
+    def held_bytes(self, folder: str) -> int:
+        """What the files right in it take up on the disk, holes not counted. FileUnreadable."""
+        ...

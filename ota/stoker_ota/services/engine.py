@@ -240,7 +240,7 @@ class Engine:
         members: tuple[Member, ...] = ()
         if target:
             try:
-                members = self._store.members(target)
+                members = self._members_surely(target)
             except (BadDocument, FileUnreadable):
                 target = 0  # damaged: the package's own set is always there
         self._store.activate(target, previous=0 if target == 0 else self.journal.earlier)
@@ -248,11 +248,19 @@ class Engine:
         self._record("returned")
         return Event(What.DONE)
 
+    def _members_surely(self, generation: int) -> tuple[Member, ...]:
+        """A disk that stumbled once must not cost the way back."""
+        with contextlib.suppress(FileUnreadable):
+            return self._store.members(generation)
+        return self._store.members(generation)
+
     def _clean(self) -> Event | None:
+        """What could not be cleaned up now is at the next start; no update waits for it."""
         journal = self.journal
         if journal.phase in (Phase.IDLE, Phase.FAILED):
             journal = replace(journal, offer=None, generation=0)
-        self._store.collect(journal)
+        with contextlib.suppress(OtaError):
+            self._store.collect(journal)
         return Event(What.DONE) if self.journal.phase is Phase.FAILED else None
 
     def _tell(self) -> None:

@@ -8,6 +8,7 @@ machine's decision; here is only how it is done on a disk.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Final
@@ -17,7 +18,7 @@ from stoker_ota.core import floors as floors_core
 from stoker_ota.core import history as history_core
 from stoker_ota.core import journal as journal_core
 from stoker_ota.core.floors import Floors
-from stoker_ota.errors import BadDocument, FileUnreadable, OtaError, ResultHash
+from stoker_ota.errors import BadDocument, FileUnreadable, ResultHash
 from stoker_ota.ports.disk import Disk
 from stoker_ota.values.deployment import Journal, Member
 
@@ -54,14 +55,22 @@ class Store:
         self._replace(JOURNAL, journal_core.encode(journal))
 
     def floors(self) -> Floors:
-        """Of both copies the higher values; a lost pair starts again at nothing."""
-        found = Floors()
+        """Of both copies the higher values; a lost pair starts again at nothing. FileUnreadable
+        when the disk gives neither: floors that are there must not begin anew.
+        """
+        copies: list[Floors] = []
+        silent: FileUnreadable | None = None
         for path in (FLOOR, TWIN):
-            with contextlib.suppress(BadDocument, FileUnreadable):
+            try:
                 data = self._disk.read(path, floors_core.MAX_FLOOR_BYTES)
-                if data is not None:
-                    found = floors_core.merge(found, floors_core.decode(data))
-        return found
+                copies += [floors_core.decode(data)] if data is not None else []
+            except BadDocument:
+                continue
+            except FileUnreadable as error:
+                silent = error
+        if silent is not None and not copies:
+            raise silent
+        return functools.reduce(floors_core.merge, copies, Floors())
 
     def save_floors(self, floors: Floors) -> None:
         """One copy after the other: a cut damages one at most."""
@@ -171,7 +180,9 @@ class Store:
         self._point("current", generation)
 
     def collect(self, journal: Journal) -> None:
-        """Removes what neither current, previous nor the update under way needs."""
+        """Removes what neither current, previous nor the update under way needs. Raises what
+        cannot be read: what a kept set needs is known, or no object goes.
+        """
         kept = {self.current(), self.previous(), journal.generation}
         for name in self._disk.names("generations"):
             if not name.isdigit() or int(name) not in kept:
@@ -180,12 +191,9 @@ class Store:
         for name in self._disk.names("staging"):
             if name != staged:
                 self._disk.remove(f"staging/{name}")
-        needed: set[str] = set()
-        for number in self._generations():
-            with contextlib.suppress(OtaError):
-                needed |= {item.sha256 for item in self.members(number)}
         if journal.offer is None:  # an update under way has objects that no generation names yet
-            self._drop_objects(needed)
+            sets = [self.members(number) for number in self._generations()]
+            self._drop_objects({item.sha256 for members in sets for item in members})
 
     # the history
 

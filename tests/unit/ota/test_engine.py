@@ -307,3 +307,27 @@ def test_a_corrupt_source_gives_way_to_the_whole_file_only_if_that_is_allowed(
     assert engine.journal.phase is Phase.IDLE
     if not allowed:
         assert Store(bench.disk).history().records[-1]["code"] == error.code
+
+
+def test_a_set_that_cannot_be_read_while_it_is_cleaned_up_keeps_its_objects(bench: Bench) -> None:
+    engine = bench.boot()
+    engine.offer(*document())
+    while engine.journal.phase is not Phase.IDLE:
+        engine.step()
+    bench.disk.unreadable = {"generations/2/set.json"}
+    engine.run()  # cleans up
+    bench.disk.unreadable = set()
+    assert bench.content() == NEW
+
+
+def test_a_damaged_set_of_before_does_not_keep_an_update_from_its_end(bench: Bench) -> None:
+    engine = _update(bench, bench.boot())
+    bench.disk.write("generations/1/set.json", b"{half")
+    bench.health.sick = {sha(MORE)}
+    bench.sources.files["file:more"] = MORE
+    more = {
+        "kind": "model", "name": "chat", "version": "3", "release_counter": 3, "size": len(MORE),
+        "sha256": sha(MORE), "full": ["file:more"],
+    }  # fmt: skip
+    engine = _update(bench, bench.boot(), version=3, artifacts=[more])
+    assert (engine.journal.phase, bench.content()) == (Phase.IDLE, NEW)

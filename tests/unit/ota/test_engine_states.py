@@ -42,7 +42,7 @@ def reached(phase: Phase) -> tuple[Bench, Engine]:
 
 def settled(bench: Bench) -> None:
     """As after a restart, with everything in order again."""
-    bench.disk.fail_at = bench.disk.cut_at = 0
+    bench.disk.fail_at = bench.disk.fail_read_at = bench.disk.cut_at = 0
     assert bench.content() in (OLD, NEW)
     bench.around.inhibitor, bench.disk.free = "", 1 << 40
     engine = bench.boot()
@@ -74,6 +74,19 @@ def test_an_error_of_the_disk_at_any_operation_from_a_phase_on(phase: Phase, fai
         bench, engine = reached(phase)
         bench.disk.failure, bench.disk.fail_at = failure, bench.disk.count + at
         with contextlib.suppress(OtaError):  # the journal could not be written: as a restart
+            engine.run()
+        settled(bench)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_an_error_of_any_read_from_a_phase_on(phase: Phase) -> None:
+    bench, engine = reached(phase)
+    before = bench.disk.reads
+    engine.run()
+    for at in range(1, bench.disk.reads - before + 1):
+        bench, engine = reached(phase)
+        bench.disk.fail_read_at = bench.disk.reads + at
+        with contextlib.suppress(OtaError):
             engine.run()
         settled(bench)
 
