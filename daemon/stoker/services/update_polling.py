@@ -50,6 +50,8 @@ class Polling:
                 begin(new[0].name)
         except errors.StokerError as error:
             _log.warning("cannot look for updates: %s", error.message)
+        except Exception:  # ours: it must not end the thread, in which all calls are answered
+            _log.exception("fault in a look for updates")
 
 
 def pick(listed: Sequence[Deployment], wanted: str) -> Deployment:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stoker_ota.core import archive
 from stoker_ota.core.archive import Entry
-from stoker_ota.drivers.bundle_source import SCHEME, BundleFolder, BundleSource
+from stoker_ota.drivers.bundle_source import SCHEME, BundleFolder, BundleSource, is_file
 from stoker_ota.drivers.files import SourceFile
 from stoker_ota.errors import FileUnreadable, OtaError, TooLarge, Unavailable
 from stoker_ota.ports.files import Progress
@@ -18,14 +18,14 @@ from stoker_ota.values.fetching import Wanted
 def source(
     path: Path, root: Path, *, cancelled: Callable[[], bool] = lambda: False
 ) -> BundleSource:
-    """Of a file or a folder."""
-    kind = BundleFileSource if path.is_file() else BundleSource
+    """Of a file or a folder. Unavailable when it does not answer."""
+    kind = BundleFileSource if is_file(path) else BundleSource
     return kind(path, root, cancelled=cancelled)
 
 
 def folder(path: Path) -> BundleFolder:
-    """The documents of a file or a folder."""
-    return BundleFileFolder(path) if path.is_file() else BundleFolder(path)
+    """The documents of a file or a folder. Unavailable when it does not answer."""
+    return BundleFileFolder(path) if is_file(path) else BundleFolder(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class BundleFileSource(BundleSource):
                     raise FileUnreadable(f"cannot fetch {uri}: the bundle has it not")
                 self._append(Stretch(file, found), part, wanted.size, progress)
         except FileUnreadable as error:
-            if self._bundle.is_file():  # it is here: waiting would not help
+            if is_file(self._bundle):  # it is here: waiting would not help
                 raise
             raise Unavailable(error.message) from error
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -27,6 +28,19 @@ from stoker_ota.values.fetching import Wanted
 SCHEME: Final = "file:"
 SYNC_BYTES: Final = 32 << 20
 _CHUNK: Final = 1 << 20
+_NOT_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF, errno.ENAMETOOLONG)
+
+
+def is_file(path: Path) -> bool:
+    """Unavailable when it cannot be told: a stick that was pulled out answers with errors."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return False
+        raise Unavailable(f"cannot look at {path.name}: {error.strerror}") from error
+    except ValueError:  # a name with a zero byte
+        return False
 
 
 class BundleSource:
@@ -47,7 +61,7 @@ class BundleSource:
         found = next((path for uri in uris if (path := self._path(uri)) is not None), None)
         if found is None:
             reason = f"cannot fetch {uris[0] if uris else 'it'}: the bundle has it not"
-            if (self._bundle / CATALOG).is_file():  # it is here: waiting would not help
+            if is_file(self._bundle / CATALOG):  # it is here: waiting would not help
                 raise FileUnreadable(reason)
             raise Unavailable(reason)
         try:
@@ -67,7 +81,7 @@ class BundleSource:
         if name.is_absolute() or ".." in name.parts:
             return None
         path = self._bundle / name
-        return path if path.is_file() else None
+        return path if is_file(path) else None
 
 
 class BundleFolder:
@@ -84,15 +98,15 @@ class BundleFolder:
             return None
         except OSError as error:
             raise FileUnreadable(f"cannot read {name} of the bundle: {error.strerror}") from error
-        with os.fdopen(fd, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileUnreadable(f"cannot read {name} of the bundle: it is no regular file")
-            try:
+            with os.fdopen(fd, "rb", closefd=False) as file:
                 data = file.read(max_bytes + 1)
-            except OSError as error:
-                raise FileUnreadable(
-                    f"cannot read {name} of the bundle: {error.strerror}"
-                ) from error
+        except OSError as error:
+            raise FileUnreadable(f"cannot read {name} of the bundle: {error.strerror}") from error
+        finally:
+            os.close(fd)
         if len(data) > max_bytes:
             raise TooLarge(f"cannot read {name} of the bundle: it has more than {max_bytes} bytes")
         return data

@@ -31,9 +31,9 @@ class SourceFile:
         self.path = path
         try:
             self._fd = fd if fd >= 0 else os.open(path, _READ)
+            facts = os.fstat(self._fd)
         except OSError as error:
             raise FileUnreadable(f"cannot read {path}: {error.strerror}") from error
-        facts = os.fstat(self._fd)
         if not stat.S_ISREG(facts.st_mode):
             os.close(self._fd)
             raise FileUnreadable(f"cannot read {path}: it is no regular file")

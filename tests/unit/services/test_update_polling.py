@@ -111,3 +111,13 @@ def test_bytes_on_the_wire_are_added_up_over_fetches() -> None:
     found = jobs.get(second)
     assert found is not None
     assert found.wire_bytes == 3
+
+
+def test_a_fault_of_a_look_does_not_end_the_thread_that_looks() -> None:
+    polling = Polling(Seconds(10.0), True, Clock(), lambda: 0.0)
+
+    def fail() -> list[Deployment]:
+        raise OSError(5, "Input/output error")
+
+    polling.turn(fail, lambda _name: None)
+    assert polling.due_s() == 10.0
