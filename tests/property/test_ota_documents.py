@@ -28,7 +28,7 @@ JSON = st.recursive(
 TRUST = World().trust()
 COUNTS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2**50), max_size=4)
 TIMES = st.integers(0, 4_000_000_000).map(lambda at: datetime.fromtimestamp(at, UTC))
-FLOORS = st.builds(Floors, COUNTS, COUNTS, TIMES)
+FLOORS = st.builds(Floors, COUNTS, COUNTS, TIMES, TIMES)
 
 
 @given(st.binary(max_size=300))
@@ -113,26 +113,35 @@ def test_of_two_copies_each_key_s_higher_value_holds(left: Floors, right: Floors
     assert both == floors.merge(right, left)
     for name, version in {**left.documents, **right.documents}.items():
         assert both.document(name) >= version
-    assert both.time == max(left.time, right.time)
+    assert (both.time, both.told) == (max(left.time, right.time), max(left.told, right.told))
 
 
-@given(FLOORS, st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 99), TIMES), max_size=6))
-def test_floors_only_rise(value: Floors, news: list[tuple[str, int, datetime]]) -> None:
-    for name, version, issued in news:
-        raised = value.accepted(name, version, issued).committed({name: version})
+NEWS = st.tuples(
+    st.sampled_from("ab"), st.integers(1, 99), TIMES, st.builds(Now, TIMES, st.booleans())
+)
+
+
+@given(FLOORS, st.lists(NEWS, max_size=6))
+def test_floors_only_rise_and_time_never_beyond_what_a_trusted_clock_reached(
+    value: Floors, news: list[tuple[str, int, datetime, Now]]
+) -> None:
+    for name, version, issued, now in news:
+        raised = value.accepted(name, version, issued, now).committed({name: version})
         assert raised.document(name) >= max(version, value.document(name))
-        assert raised.time >= value.time
+        assert value.time <= raised.time
+        assert raised.time <= (max(value.time, now.moment) if now.trusted else value.time)
         with pytest.raises(Rollback):
             raised.check_counter(name, version - 1)
         value = raised
 
 
-@given(TIMES, TIMES, st.booleans())
-def test_effective_time_is_never_before_a_floor(
-    now: datetime, floor: datetime, synchronised: bool
+@given(TIMES, TIMES, TIMES, st.booleans())
+def test_effective_time_is_never_before_a_floor_and_hearsay_never_spoils_a_good_clock(
+    now: datetime, floor: datetime, told: datetime, synchronised: bool
 ) -> None:
-    found = clock.effective(now, synchronised=synchronised, floors=(floor,))
-    assert found == Now(max(now, floor), synchronised and now >= floor)
+    found = clock.effective(now, synchronised=synchronised, floors=(floor,), told=told)
+    trusted = synchronised and now >= floor
+    assert found == Now(now if trusted else max(now, floor, told), trusted)
 
 
 @given(TIMES)

@@ -15,7 +15,7 @@ from stoker.events.fleet import Record
 from stoker.ports.fleet import Addressee, Moment
 from stoker.services.update_engine import typed
 from stoker.services.update_surroundings import WallClock
-from stoker_ota.core import clock, fleet_gate
+from stoker_ota.core import clock, fleet_gate, listing
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Trust
 from stoker_ota.errors import OtaError
@@ -61,8 +61,9 @@ class FleetJudge:
         )  # fmt: skip
 
     def trust_version(self) -> int:
+        """To renew from: also where the newest was damaged."""
         with typed():
-            return self._trust().version
+            return listing.version_of(Intake(self._store, self._first_trust()).known())
 
     def _trust(self) -> Trust:
         return Intake(self._store, self._first_trust()).trust()

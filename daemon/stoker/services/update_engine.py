@@ -242,10 +242,8 @@ class EngineUpdater:
         return module.Intake(self._store, self._parts.first_trust()), module
 
     def _folder(self, folder: str) -> Folder:
-        first = self._parts.first_trust()
-        begun = self._store.document("trust-origin") == first  # else trust begins anew
-        known = self._store.document("trust") if begun else None
-        return self._parts.folder(folder, listing.version_of(known or first))
+        known = self._intake()[0].known()
+        return self._parts.folder(folder, listing.version_of(known))
 
     def _note(self, judged: Judged, folder: str) -> None:
         """A descriptor's name says where the folder is, as long as it is there."""

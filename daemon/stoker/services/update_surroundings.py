@@ -52,9 +52,12 @@ class DeviceSurroundings:
         self._files, self._inhibited = files, inhibited
 
     def now(self) -> Now:
-        floors = (self._wall.built(), self._store.floors().time)
+        kept = self._store.floors()
         return clock.effective(
-            self._wall.now(), synchronised=self._wall.synchronised(), floors=floors
+            self._wall.now(),
+            synchronised=self._wall.synchronised(),
+            floors=(self._wall.built(), kept.time),
+            told=kept.told,
         )
 
     def local_hour(self) -> int:

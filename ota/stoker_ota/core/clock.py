@@ -25,10 +25,20 @@ class Now:
     trusted: bool
 
 
-def effective(clock: datetime, *, synchronised: bool, floors: tuple[datetime, ...]) -> Now:
-    """``synchronised``: what the system says of its clock. One behind a floor is not believed."""
+def effective(
+    clock: datetime,
+    *,
+    synchronised: bool,
+    floors: tuple[datetime, ...],
+    told: datetime = EARLIEST,
+) -> Now:
+    """``synchronised``: what the system says of its clock. One behind a floor is not believed.
+    ``told``: hearsay of documents, better than a clock that nobody vouches for and no more.
+    """
     floor = max((EARLIEST, *floors))
-    return Now(max(clock, floor), synchronised and clock >= floor)
+    if synchronised and clock >= floor:
+        return Now(clock, trusted=True)
+    return Now(max(clock, floor, told), trusted=False)
 
 
 def parse(text: str, what: str) -> datetime:

@@ -229,7 +229,8 @@ class Engine:
         floors = self._store.floors().committed(found.counters)
         if offer is not None:
             name = f"manifest:{offer.deployment}"
-            floors = floors.accepted(name, offer.version, found.issued_at)
+            now = self._ports.around.now()
+            floors = floors.accepted(name, offer.version, found.issued_at, now)
         self._store.save_floors(floors)
         self._record("committed")
         return Event(What.DONE)

@@ -7,20 +7,22 @@ module and the gate need cryptography.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from stoker_ota.core import bundle, documents, envelope, gate, rules
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Catalog, Trust
 from stoker_ota.core.floors import Floors
 from stoker_ota.core.manifest import MAX_MANIFEST_BYTES, Manifest
-from stoker_ota.errors import FileUnreadable, InvalidRequest, OtaError
+from stoker_ota.errors import BadDocument, FileUnreadable, InvalidRequest, OtaError, TooLarge
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Offer
 
+_T = TypeVar("_T")
 TRUST: Final = "trust"
 ORIGIN: Final = "trust-origin"  # the operator's first document, as it was when trust began
 CATALOG: Final = "catalog"
@@ -60,6 +62,15 @@ class Judged:
     listed: Mapping[str, Listed]
 
 
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    """The newest trust, its signed bytes (empty = no step was made), and the floors with it."""
+
+    newest: Trust
+    last: bytes
+    floors: Floors
+
+
 class Intake:
     """``first_trust`` is the document that the operator installed on this device."""
 
@@ -69,89 +80,110 @@ class Intake:
     def inspect(self, folder: Folder, now: Now) -> Judged:
         """What ``accept`` would say; nothing is kept. Raises what the gate raises."""
         trust, floors = self._trust()
-        return self._judge(folder, trust, floors, now)[0]
+        walked = _walk(_newer(folder, trust.version), trust, floors, now)
+        return self._judge(folder, walked, now)[0]
 
     def accept(self, folder: Folder, now: Now) -> Judged:
-        """Judge a bundle and remember that it was accepted: trust first, then the catalog."""
+        """Judge a bundle and remember that it was accepted: trust first, also when the catalog
+        is refused then (a revocation must not wait for a fresh one), then the catalog.
+        """
         trust, floors = self._trust()
-        self._begin()
-        judged, steps = self._judge(folder, trust, floors, now)
-        if steps:
-            self._store.save_document(TRUST, steps[-1])
-            if gate.keys_changed(trust, judged.trust, "catalog"):
-                floors = floors.without_catalog()
-        floors = floors.accepted("trust", judged.trust.version, judged.trust.issued_at)
-        catalog = judged.catalog
-        floors = floors.accepted("catalog", catalog.version, catalog.issued_at)
-        self._store.save_floors(floors)
-        data = folder.read(bundle.CATALOG, documents.MAX_CATALOG_BYTES * _TWICE)
-        if data is not None:
+        walked = _walk(_newer(folder, trust.version), trust, floors, now)
+        self._keep(walked)
+        judged, data = self._judge(folder, walked, now)
+        # before its floor: after a cut between both the same bundle is still no replay
+        if data != self._store.document(CATALOG):
             self._store.save_document(CATALOG, data)
+        catalog = judged.catalog
+        raised = walked.floors.accepted("catalog", catalog.version, catalog.issued_at, now)
+        if raised != walked.floors:
+            self._store.save_floors(raised)
         return judged
 
     def trust(self) -> Trust:
-        """The newest accepted document; only reads."""
-        return self._trust()[0]
+        """The newest accepted document; only reads. Rollback when it was damaged since, and what
+        is left is older: it may trust whom the newest one revoked.
+        """
+        trust, floors = self._trust()
+        rules.not_older(trust.version, floors.document("trust"), "trust")
+        return trust
 
     def renew(self, steps: Sequence[bytes], now: Now) -> Trust:
         """Walk to the newest of these and remember it. Raises what the gate raises."""
         trust, floors = self._trust()
-        newest = gate.walk_trust(steps, trust)
-        if now.trusted:
-            rules.fresh(newest.expires, now, "trust")
-        self._begin()
-        if steps:
-            self._store.save_document(TRUST, steps[-1])
-            if gate.keys_changed(trust, newest, "catalog"):
-                floors = floors.without_catalog()
-        self._store.save_floors(floors.accepted("trust", newest.version, newest.issued_at))
-        return newest
+        walked = _walk(steps, trust, floors, now)
+        self._keep(walked)
+        return walked.newest
 
-    def _begin(self) -> None:
-        """Another first document than before: trust begins anew with it."""
-        if self._store.document(ORIGIN) != self._first:
-            self._store.save_document(TRUST, self._first)
+    def known(self) -> bytes:
+        """The signed bytes of what ``trust`` gives; only reads."""
+        kept = self._store.document(TRUST)
+        begun = self._store.document(ORIGIN) == self._first
+        return kept if begun and kept is not None and _readable(_parse, kept) else self._first
+
+    def _keep(self, walked: _Walked) -> None:
+        """Floors first: a cut then leaves a device that takes nothing below the newest trust,
+        never one that keeps a thief's fast-forward beside new keys. A first document that is
+        another one than before is known last, or the next start begins anew once more.
+        """
+        if walked.floors != self._store.floors():
+            self._store.save_floors(walked.floors)
+        kept = self._store.document(TRUST)
+        if kept is not None and not _readable(_parse, kept):
+            self._store.set_aside(TRUST)
+        begun = self._store.document(ORIGIN) == self._first
+        if walked.last or not begun or self._store.document(TRUST) is None:
+            self._store.save_document(TRUST, walked.last or self._first)
+        if not begun:
             self._store.save_document(ORIGIN, self._first)
 
     def _trust(self) -> tuple[Trust, Floors]:
         """The newest accepted document and the floors. Another first document than before is
-        the word of whoever owns this device: then trust begins anew, counters stay.
+        the word of whoever owns this device: then trust begins anew, counters stay. So it does
+        where the document is damaged; what it must reach again, the floors know.
         """
         floors = self._store.floors()
-        kept = self._store.document(TRUST)
-        if self._store.document(ORIGIN) == self._first and kept is not None:
-            return _parse(kept), floors
-        return _parse(self._first), replace(floors, documents={})
+        if self._store.document(ORIGIN) != self._first:
+            floors = Floors(counters=floors.counters)
+        return _parse(self.known()), floors
 
-    def _judge(
-        self, folder: Folder, trust: Trust, floors: Floors, now: Now
-    ) -> tuple[Judged, list[bytes]]:
-        steps = list(_newer(folder, trust.version))
-        newest = gate.walk_trust(steps, trust)
-        if now.trusted:
-            rules.fresh(newest.expires, now, "trust")
-        if gate.keys_changed(trust, newest, "catalog"):
-            floors = floors.without_catalog()
+    def _judge(self, folder: Folder, walked: _Walked, now: Now) -> tuple[Judged, bytes]:
+        """And the catalog's signed bytes."""
+        newest, floors = walked.newest, walked.floors
         data = folder.read(bundle.CATALOG, documents.MAX_CATALOG_BYTES * _TWICE)
         if data is None:
             raise FileUnreadable(
                 "cannot read the bundle: it has no catalog.json",
                 hint="a bundle is what 'stoker-ota bundle make' or 'bundle pack' has made",
             )
-        found = gate.accept_catalog(data, newest, floors, self._previous(floors), now)
+        found = gate.accept_catalog(data, newest, floors, self._previous(), now)
         listed = {
             name: _listed(folder, name, newest, found.catalog, floors, now)
             for name in sorted(found.catalog.manifests)
         }
-        return Judged(newest, found.catalog, found.degraded, listed), steps
+        return Judged(newest, found.catalog, found.degraded, listed), data
 
-    def _previous(self, floors: Floors) -> Catalog | None:
-        """The catalog accepted last, as it was verified then."""
+    def _previous(self) -> Catalog | None:
+        """The catalog accepted last, as it was verified then; None when it is damaged, for the
+        next one takes its place and the floors hold.
+        """
         kept = self._store.document(CATALOG)
-        if kept is None or not floors.document("catalog"):
-            return None
-        limit = documents.MAX_CATALOG_BYTES * _TWICE
-        return documents.parse_catalog(envelope.parse(kept, max_bytes=limit).payload)
+        return None if kept is None else _readable(_parse_catalog, kept)
+
+
+def _walk(steps: Iterable[bytes], trust: Trust, floors: Floors, now: Now) -> _Walked:
+    """Each step is judged before the next one is read."""
+    newest, last = trust, b""
+    for count, last in enumerate(steps, start=1):
+        if count > rules.MAX_TRUST_STEPS:
+            raise BadDocument(f"cannot walk trust: more than {rules.MAX_TRUST_STEPS} steps at once")
+        newest = gate.accept_trust(last, newest)
+    rules.not_older(newest.version, floors.document("trust"), "trust")
+    if now.trusted:
+        rules.fresh(newest.expires, now, "trust")
+    if gate.keys_changed(trust, newest, "catalog"):
+        floors = floors.without_catalog()
+    return _Walked(newest, last, floors.accepted("trust", newest.version, newest.issued_at, now))
 
 
 def choose(judged: Judged, wanted: str) -> Listed:
@@ -219,3 +251,15 @@ def _newer(folder: Folder, version: int) -> Iterator[bytes]:
 def _parse(data: bytes) -> Trust:
     limit = documents.MAX_TRUST_BYTES * _TWICE
     return documents.parse_trust(envelope.parse(data, max_bytes=limit).payload)
+
+
+def _parse_catalog(data: bytes) -> Catalog:
+    limit = documents.MAX_CATALOG_BYTES * _TWICE
+    return documents.parse_catalog(envelope.parse(data, max_bytes=limit).payload)
+
+
+def _readable(parse: Callable[[bytes], _T], data: bytes) -> _T | None:
+    """None when what was kept is damaged."""
+    with contextlib.suppress(BadDocument, TooLarge):
+        return parse(data)
+    return None

@@ -85,6 +85,10 @@ class Store:
     def save_document(self, name: str, data: bytes) -> None:
         self._replace(f"trust/{name}.json", data)
 
+    def set_aside(self, name: str) -> None:
+        """A damaged document stays for whoever looks for the cause; it is not read any more."""
+        self._disk.rename(f"trust/{name}.json", f"trust/{name}.json.broken")
+
     # objects
 
     def object_path(self, sha256: str) -> str:

@@ -135,7 +135,7 @@ def test_bytes_over_the_limit_are_refused_before_anything_is_parsed(world: World
 
 
 def test_an_older_catalog_is_a_rollback(world: World) -> None:
-    floors = Floors().accepted("catalog", 5, START)
+    floors = Floors().accepted("catalog", 5, START, NOW)
     data = _catalog(world, world.catalog(4))
     with pytest.raises(Rollback):
         gate.accept_catalog(data, world.trust(), floors, None, NOW)
@@ -143,7 +143,7 @@ def test_an_older_catalog_is_a_rollback(world: World) -> None:
 
 def test_a_name_that_vanishes_from_the_catalog_is_a_rollback(world: World) -> None:
     before = world.catalog(4, ("chat", 1, b"x"), ("vision", 1, b"y"))
-    floors = Floors().accepted("catalog", 4, START)
+    floors = Floors().accepted("catalog", 4, START, NOW)
     data = _catalog(world, world.catalog(5, ("chat", 1, b"x")))
     with pytest.raises(Rollback, match="vision"):
         gate.accept_catalog(data, world.trust(), floors, before, NOW)
@@ -159,7 +159,7 @@ def test_an_expired_catalog_is_a_freeze(world: World) -> None:
 def test_without_a_clock_only_strictly_newer_catalogs_are_accepted_and_it_is_said(
     world: World,
 ) -> None:
-    floors = Floors().accepted("catalog", 4, START)
+    floors = Floors().accepted("catalog", 4, START, NOW)
     same = _catalog(world, world.catalog(4))
     with pytest.raises(Rollback):
         gate.accept_catalog(same, world.trust(), floors, world.catalog(3), NO_CLOCK)
@@ -177,6 +177,7 @@ def test_a_clock_of_2038_that_nobody_vouches_for_strands_no_device(world: World)
     guess = effective(far, synchronised=False, floors=(START,))
     catalog = _catalog(world, world.catalog(5))
     assert gate.accept_catalog(catalog, world.trust(), Floors(), None, guess).degraded
+    assert _accept_manifest(world, _manifest(world), now=guess).version == 1
 
 
 def test_a_manifest_from_the_future_is_refused_by_a_trusted_clock(world: World) -> None:
@@ -219,7 +220,7 @@ def test_a_manifest_that_the_catalog_does_not_list_is_mix_and_match(world: World
 def test_an_older_manifest_and_a_lower_release_counter_are_rollbacks(world: World) -> None:
     data = _manifest(world)
     with pytest.raises(Rollback):
-        _accept_manifest(world, data, floors=Floors().accepted("manifest:chat", 2, START))
+        _accept_manifest(world, data, floors=Floors().accepted("manifest:chat", 2, START, NOW))
     with pytest.raises(Rollback, match="release counter"):
         _accept_manifest(world, data, floors=Floors().committed({"smollm2": 9}))
 
@@ -227,7 +228,7 @@ def test_an_older_manifest_and_a_lower_release_counter_are_rollbacks(world: Worl
 def test_older_content_under_a_new_version_and_the_same_counter_is_no_rollback(
     world: World,
 ) -> None:
-    floors = Floors().accepted("manifest:chat", 4, START).committed({"smollm2": 3})
+    floors = Floors().accepted("manifest:chat", 4, START, NOW).committed({"smollm2": 3})
     data = _manifest(world, version=5)
     assert _accept_manifest(world, data, floors=floors, version=5).version == 5
 
