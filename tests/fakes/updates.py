@@ -88,6 +88,7 @@ class Health:
     sick: set[str] = field(default_factory=set)
     error: OtaError | None = None
     serving: int = 0
+    fault: str = ""  # of the set that was returned to
     tested: list[int] = field(default_factory=list)
 
     def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
@@ -98,10 +99,11 @@ class Health:
             raise Unhealthy("cannot keep the set: a probe is out of bounds")
         self.serving = generation
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+    def switch(self, generation: int, members: tuple[Member, ...]) -> str:
         if self.error is not None:
             raise self.error
         self.serving = generation
+        return self.fault
 
 
 @dataclass
@@ -110,6 +112,7 @@ class Around:
     hour: int = 12
     facts: Device = field(default_factory=lambda: Device("device-1", board="pi", ram_mib=4096))
     inhibitor: str = ""
+    memory: int = 1 << 30
     files: dict[str, str] = field(default_factory=dict)
 
     def now(self) -> Now:
@@ -120,6 +123,9 @@ class Around:
 
     def device(self) -> Device:
         return self.facts
+
+    def free_memory_bytes(self) -> int:
+        return self.memory
 
     def inhibited(self) -> str:
         return self.inhibitor

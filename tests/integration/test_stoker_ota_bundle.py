@@ -90,8 +90,9 @@ class Health:
     ) -> None:
         self.switched.append(generation)
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+    def switch(self, generation: int, members: tuple[Member, ...]) -> str:
         self.switched.append(generation)
+        return ""
 
 
 def _device(root: Path, bundle: Path, package: Path) -> tuple[Engine, Store, Health]:

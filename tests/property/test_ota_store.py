@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.fakes.disk import FakeDisk, PowerCutError
 
 from stoker_ota.core.floors import Floors
+from stoker_ota.core.machine import serving
 from stoker_ota.errors import FileUnreadable, OtaError
+from stoker_ota.services import store as store_module
 from stoker_ota.services.store import Store
 from stoker_ota.values.deployment import Journal, Member, Offer, Phase
 
@@ -221,3 +223,63 @@ def test_an_error_of_any_read_of_an_update_is_typed_and_leaves_a_whole_set() -> 
         assert store.floors().document("catalog") in (1, 2)
         _update(store, disk)
         assert _content(disk, store) == NEW
+
+
+def _history(count: int) -> tuple[FakeDisk, Store]:
+    disk = FakeDisk()
+    store = Store(disk)
+    for number in range(count):
+        store.record({"what": str(number)})
+    return disk, store
+
+
+def test_a_record_after_a_changed_line_neither_cuts_the_rest_nor_mends_the_chain() -> None:
+    disk, store = _history(10)
+    data = disk.read("history.jsonl", 1 << 20)
+    assert data is not None
+    changed = data.replace(b'"what":"3"', b'"what":"X"')
+    disk.write("history.jsonl", changed)
+    store.record({"what": "next"})
+    found = store.history()
+    assert (found.whole, found.records[-1]) == (False, {"what": "next"})
+    assert disk.read("history.jsonl.broken", 1 << 20) == changed
+    store.record({"what": "one more"})
+    assert not store.history().whole
+
+
+def test_a_history_that_cannot_be_read_keeps_no_update_from_its_commit() -> None:
+    disk, store = _history(3)
+    disk.unreadable = {"history.jsonl"}
+    store.record({"what": "next"})
+    assert not store.history().whole
+
+
+def test_the_file_before_this_one_is_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MAX_HISTORY_BYTES", 1000)
+    disk, store = _history(12)
+    assert disk.read("history.1.jsonl", 1 << 20)
+    found = store.history()
+    assert found.whole
+    assert [record["what"] for record in found.records][-9:] == [str(n) for n in range(3, 12)]
+    lines = (disk.read("history.1.jsonl", 1 << 20) or b"").splitlines(keepends=True)
+    disk.write("history.1.jsonl", b"".join(lines[:-1]))  # between both something is gone
+    assert not store.history().whole
+
+
+@pytest.mark.parametrize("lost", [b"{half", None])
+def test_a_set_whose_trial_was_not_over_is_left_when_the_journal_is_lost(
+    lost: bytes | None,
+) -> None:
+    disk = FakeDisk()
+    store = _installed(disk)
+    number = store.make_generation(b"{}", [_bring(store, disk, NEW)])
+    store.mark_trial(number)
+    store.activate(number, previous=1)
+    if lost is None:
+        disk.remove("state.json")
+    else:
+        disk.write("state.json", lost)
+    found = store.journal()
+    assert (found.phase, found.previous, serving(found, number)) == (Phase.ROLLING_BACK, 1, 1)
+    store.end_trial(number)
+    assert serving(store.journal(), number) == number

@@ -99,6 +99,10 @@ class DeviceIdentity:
     def ram_mib(self) -> int:
         return int(psutil.virtual_memory().total) >> 20
 
+    def free_memory_bytes(self) -> int:
+        """MemAvailable of the device: the unit that applies deltas is not in our control group."""
+        return int(psutil.virtual_memory().available)
+
 
 def _of_this_machine(path: Path) -> str:
     try:

@@ -106,15 +106,16 @@ class ModelHealth:
             self._serving.run(self._probe(wanted, installed, config))
         self._watch(wanted)
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
+    def switch(self, generation: int, members: tuple[Member, ...]) -> str:
         """See ``stoker_ota.ports.updates.Health``. A set that cannot be used any more (another
         model is configured) gives way to the package's own.
         """
+        faults: list[str] = []
         try:
             installed = self._settings.locate(generation, members)
             config = self._settings.read(installed)
         except errors.StokerError as error:
-            _log.error("cannot return to generation %d: %s", generation, error.message)
+            faults.append(f"cannot return to generation {generation}: {error.message}")
             installed = InstalledSet()
             config = self._settings.read(installed)
         proven = self._bring(installed, config, None)
@@ -124,7 +125,10 @@ class ModelHealth:
                 timeout_s = config.swap.probe_timeout_s
                 self._serving.run(Probe(timeout_s=timeout_s))
             except Unhealthy as error:  # nothing is left to return to
-                _log.error("the set that was returned to is not well: %s", error.message)
+                faults.append(f"the set that was returned to is not well: {error.message}")
+        for fault in faults:
+            _log.error("%s", fault)
+        return "; ".join(faults)
 
     def _probe(self, wanted: Health, installed: InstalledSet, config: Config) -> Probe:
         model = model_of(config, installed)  # of another model's nobody can say anything yet

@@ -55,6 +55,15 @@ class Parts:
     notes: StateFile  # where the bundle is, for the time after a restart
 
 
+DAMAGED: Final[Record] = {
+    "time": "", "what": "damaged", "deployment": "", "version": 0, "generation": 0,
+    "code": "storage-failed",
+    "reason": "the chain of hashes is broken: lines were changed or are gone; what could not be "
+    "read lies in history.jsonl.broken",
+}  # fmt: skip
+"""The newest line of a history that is not whole."""
+
+
 class _Bundle:
     """The engine's source: whatever bundle was given last."""
 
@@ -144,7 +153,7 @@ class EngineUpdater:
                 raise errors.Busy(f"cannot roll back: an update is {journal.phase.value}")
             if current == journal.previous:
                 raise errors.InvalidRequest("cannot roll back: there is no earlier set")
-            self._engine.take(Event(What.GO_BACK))
+            self._engine.go_back()
 
     def confirm(self, deployment: str) -> None:
         offer, journal = self._engine.journal.offer, self._engine.journal
@@ -178,7 +187,9 @@ class EngineUpdater:
             return [self._describe(item) for item in judged.listed.values()]
 
     def history(self) -> Sequence[Record]:
-        return self._store.history().records
+        with typed():
+            found = self._store.history()
+        return found.records if found.whole else (*found.records, DAMAGED)
 
     def _check(self, found: Listed, options: InstallOptions) -> None:
         """What the gate does not know: this device, and what was tried on it before."""
@@ -196,7 +207,8 @@ class EngineUpdater:
             return
         if found.sha256 in self._engine.journal.failed:
             raise errors.Unhealthy(
-                f"cannot install {found.deployment} {found.version}: it failed here before",
+                f"cannot install {found.deployment} {found.version}: it failed here before "
+                "or was left for the set before it",
                 hint="the history says why; --force tries it again",
             )
         if self._installed(found):

@@ -33,6 +33,7 @@ class Identity(Protocol):
     def libc(self) -> str: ...
     def python_abi(self) -> str: ...
     def ram_mib(self) -> int: ...
+    def free_memory_bytes(self) -> int: ...
 
 
 class DeviceSurroundings:
@@ -77,6 +78,9 @@ class DeviceSurroundings:
             labels=me.labels(),
             installed=self._installed(),
         )
+
+    def free_memory_bytes(self) -> int:
+        return self._identity.free_memory_bytes()
 
     def inhibited(self) -> str:
         return self._inhibited()

@@ -30,6 +30,12 @@ def open_payload(payload: bytes, what: str, max_bytes: int) -> Table:
     return table
 
 
+def plain(text: str, max_bytes: int) -> str:
+    """What somebody else said, fit to be kept: at most so many bytes, and all of it UTF-8."""
+    data = text.encode("utf-8", "replace")  # half a character of a file's name becomes "?"
+    return data.decode() if len(data) <= max_bytes else data[:max_bytes].decode("utf-8", "ignore")
+
+
 def name(table: Table, key: str) -> str:
     """A short name of lower-case letters, digits and . _ + - that is no path."""
     text = table.text(key)

@@ -25,7 +25,8 @@ class History:
     records: tuple[Mapping[str, object], ...]
     tip: str
     whole: bool
-    good_bytes: int  # of the file; what follows is half a line
+    good_bytes: int  # of the file; what follows is half a line, or damage
+    damaged: bool = False  # a whole line of it cannot be believed
 
 
 def line(record: Mapping[str, object], tip: str) -> tuple[bytes, str]:
@@ -34,8 +35,10 @@ def line(record: Mapping[str, object], tip: str) -> tuple[bytes, str]:
     return data + b"\n", hashlib.sha256(data).hexdigest()
 
 
-def read(data: bytes, start: str = START) -> History:
-    """Never raises: what cannot be believed ends the reading."""
+def read(data: bytes | None, start: str = START) -> History:
+    """Never raises: what cannot be believed ends the reading. None = nobody could read it."""
+    if data is None:
+        return History((), start, False, 0, damaged=True)
     records: list[Mapping[str, object]] = []
     tip, at, whole = start, 0, True
     while (end := data.find(b"\n", at)) >= 0:
@@ -45,7 +48,7 @@ def read(data: bytes, start: str = START) -> History:
         except OtaError:
             value = None
         if not isinstance(value, dict) or (value.get("after") != tip and records):
-            return History(tuple(records), tip, False, at)
+            return History(tuple(records), tip, False, at, damaged=True)
         if not records:  # the file before this one was rotated away: its tip is taken as said
             whole = value.get("after") == start or start == START
         tip = hashlib.sha256(text).hexdigest()

@@ -9,17 +9,22 @@ from stoker_ota.getters import Table
 from stoker_ota.values.deployment import MAX_REMEMBERED, Journal, Offer, Phase
 
 MAX_JOURNAL_BYTES: Final = 64 << 10
+MAX_TEXT_BYTES: Final = 4096
 _NUMBERS: Final = ("generation", "previous", "earlier", "attempts", "moves", "delta_failures")
+_NEWER: Final = ("memory_failures",)  # a journal of an older version has not
 _FLAGS: Final = ("whole", "healthy")
 _TEXTS: Final = ("code", "reason")
 
 
 def encode(journal: Journal) -> bytes:
+    """Whatever a reason holds: what is written can be read back."""
     offer = journal.offer
     body: dict[str, object] = {
         "phase": journal.phase.value,
         "failed": list(journal.failed),
-        **{key: getattr(journal, key) for key in (*_NUMBERS, *_FLAGS, *_TEXTS)},
+        **{key: getattr(journal, key) for key in (*_NUMBERS, *_FLAGS)},
+        **{key: getattr(journal, key) for key in _NEWER if getattr(journal, key)},
+        **{key: fields.plain(getattr(journal, key), MAX_TEXT_BYTES) for key in _TEXTS},
     }
     if offer is not None:
         body["offer"] = {
@@ -35,7 +40,8 @@ def decode(data: bytes) -> Journal:
     values: dict[str, Any] = {
         **{key: inner.whole(key, low=0, high=1 << 53) for key in _NUMBERS},
         **{key: inner.flag(key) for key in _FLAGS},
-        **{key: inner.text(key, max_bytes=4096) for key in _TEXTS},
+        **{key: inner.whole(key, low=0, high=1 << 53) for key in _NEWER if inner.has(key)},
+        **{key: inner.text(key, max_bytes=MAX_TEXT_BYTES) for key in _TEXTS},
     }
     journal = Journal(
         phase=Phase(inner.choice("phase", [phase.value for phase in Phase])),

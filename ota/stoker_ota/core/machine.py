@@ -14,6 +14,7 @@ from typing import Final
 from stoker_ota.values.deployment import (
     MAX_ATTEMPTS,
     MAX_DELTA_FAILURES,
+    MAX_MEMORY_FAILURES,
     MAX_MOVES,
     MAX_REMEMBERED,
     Journal,
@@ -86,15 +87,17 @@ def _again(*todo: Do) -> Move:
 
 def _fail(journal: Journal, event: Event) -> Result:
     """Nothing was activated. The manifest is remembered, so that it is not tried for ever."""
-    failed = journal.failed
-    if journal.offer is not None:
-        kept = tuple(item for item in failed if item != journal.offer.manifest)
-        failed = (*kept, journal.offer.manifest)[-MAX_REMEMBERED:]
+    failed = _with(journal.failed, journal.offer.manifest if journal.offer is not None else "")
     code, reason = event.code, event.reason
     if journal.whole and journal.phase is Phase.FETCHING and journal.code:
         code, reason = journal.code, f"{journal.reason}; and then: {reason}"  # the first cause
     after = replace(_undone(journal), phase=Phase.FAILED, code=code, reason=reason, failed=failed)
     return after, (Do.REPORT, Do.CLEAN)
+
+
+def _with(failed: tuple[str, ...], manifest: str) -> tuple[str, ...]:
+    kept = tuple(item for item in failed if item != manifest)
+    return (*kept, manifest)[-MAX_REMEMBERED:] if manifest else failed
 
 
 def _undone(journal: Journal) -> Journal:
@@ -134,6 +137,21 @@ def _activate(journal: Journal, event: Event) -> Result:
     return after, (Do.ACTIVATE,)
 
 
+def _short(journal: Journal, event: Event) -> Result:
+    """Tried again, but not for ever: then it is the update that needs too much."""
+    count = journal.memory_failures + 1
+    if count >= MAX_MEMORY_FAILURES:
+        return _fail(journal, event)
+    after = replace(journal, memory_failures=count, code=event.code, reason=event.reason)
+    return after, (Do.WAIT,)
+
+
+def _go_back(journal: Journal, event: Event) -> Result:
+    """What an administrator leaves must not come back by itself with the next look."""
+    after, todo = _return(journal, event)
+    return replace(after, failed=_with(after.failed, event.manifest)), todo
+
+
 def _return(journal: Journal, event: Event) -> Result:
     code = event.code or ("requested" if event.what is What.GO_BACK else "unhealthy")
     after = replace(journal, phase=Phase.ROLLING_BACK, code=code, reason=event.reason)
@@ -152,8 +170,10 @@ def _confirm(journal: Journal, _event: Event) -> Result:
     return replace(journal, phase=Phase.COMMITTED), (Do.COMMIT,)
 
 
-def _returned(journal: Journal, _event: Event) -> Result:
-    return _fail(journal, Event(What.ERROR, code=journal.code, reason=journal.reason))
+def _returned(journal: Journal, event: Event) -> Result:
+    """``event`` has a reason where the set that was returned to is not well either."""
+    reason = "; ".join(text for text in (journal.reason, event.reason) if text)
+    return _fail(journal, Event(What.ERROR, code=event.code or journal.code, reason=reason))
 
 
 def _rest(journal: Journal, _event: Event) -> Result:
@@ -210,7 +230,7 @@ _WAITING: Final[Mapping[What, Move]] = {
 _ROWS: Final[Mapping[Phase, Mapping[What, Move]]] = {
     Phase.IDLE: {
         What.OFFERED: _take,
-        What.GO_BACK: _return,
+        What.GO_BACK: _go_back,
         What.RESTARTED: _again(Do.CLEAN),
     },
     Phase.OFFERED: _WAITING,
@@ -218,6 +238,7 @@ _ROWS: Final[Mapping[Phase, Mapping[What, Move]]] = {
     Phase.PREFLIGHT: {
         What.DONE: _go(Phase.FETCHING, Do.FETCH),
         What.NO_SPACE: _NO_SPACE,
+        What.NO_MEMORY: _wait(Phase.PREFLIGHT, Do.WAIT),
         What.RETRY: _wait(Phase.PREFLIGHT, Do.WAIT),
         What.ERROR: _fail,
         What.CANCELLED: _cancel,
@@ -232,6 +253,7 @@ _ROWS: Final[Mapping[Phase, Mapping[What, Move]]] = {
     Phase.FETCHING: {
         What.DONE: _go(Phase.APPLYING, Do.APPLY),
         What.RETRY: _wait(Phase.FETCHING, Do.WAIT),
+        What.NO_MEMORY: _short,
         What.BROKEN: _broken,
         What.NO_SPACE: _NO_SPACE,
         What.ERROR: _fail,
@@ -242,6 +264,7 @@ _ROWS: Final[Mapping[Phase, Mapping[What, Move]]] = {
         What.DONE: _go(Phase.VERIFYING, Do.VERIFY),
         What.BROKEN: _broken,
         What.NO_SPACE: _NO_SPACE,
+        What.NO_MEMORY: _short,
         What.RETRY: _wait(Phase.APPLYING, Do.WAIT),
         What.ERROR: _fail,
         What.CANCELLED: _cancel,

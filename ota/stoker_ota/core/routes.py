@@ -9,6 +9,8 @@ from stoker_ota.core.manifest import Artifact, Delta, Manifest
 from stoker_ota.errors import SourceMismatch
 from stoker_ota.values.fetching import Wanted
 
+APPLY_MEMORY_BYTES = 88 << 20
+"""What the process that applies a delta may take (its limit of addresses)."""
 RESERVE_BYTES = 64 << 20
 """Left free beside what an update needs: logs and journals must go on."""
 
@@ -79,6 +81,11 @@ def _route(artifact: Artifact, here: Collection[str], *, allow_full: bool, whole
         "whole artifact may not be fetched",
         details={"deltas": len(artifact.deltas)},
     )
+
+
+def needed_memory(routes: Iterable[Route]) -> int:
+    """Free bytes of memory for what is done before the trial, which asks for its own."""
+    return APPLY_MEMORY_BYTES if any(route.delta is not None for route in routes) else 0
 
 
 def needed_bytes(routes: Iterable[Route]) -> int:

@@ -48,8 +48,11 @@ class Health(Protocol):
         """
         ...
 
-    def switch(self, generation: int, members: tuple[Member, ...]) -> None:
-        """Go back to this set (0 = the package's own), which served before. Raises Unhealthy."""
+    def switch(self, generation: int, members: tuple[Member, ...]) -> str:
+        """Go back to this set (0 = the package's own), which served before. Raises Unhealthy.
+
+        Why what serves now is not well, or not that set; "" = all is well.
+        """
         ...
 
 
@@ -59,6 +62,10 @@ class Surroundings(Protocol):
     def local_hour(self) -> int: ...
 
     def device(self) -> Device: ...
+
+    def free_memory_bytes(self) -> int:
+        """What the device could give to a process now."""
+        ...
 
     def inhibited(self) -> str:
         """Who asked to wait and why; "" = nobody."""

@@ -7,47 +7,22 @@ begun again. Everything from outside is a port, every error becomes an event.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from stoker_ota.core import machine, manifest, routes, targeting
+from stoker_ota.core import fields, machine, manifest, routes, targeting
 from stoker_ota.core.manifest import Manifest
 from stoker_ota.core.routes import Route
-from stoker_ota.errors import (
-    BadDelta,
-    BadDocument,
-    Cancelled,
-    ChunkHash,
-    FileUnreadable,
-    NoSpace,
-    OtaError,
-    ResultHash,
-    SourceMismatch,
-    StorageFailed,
-    Unavailable,
-    Unhealthy,
-)
+from stoker_ota.errors import BadDocument, FileUnreadable, OtaError, ResultHash, Unavailable
 from stoker_ota.ports.disk import Disk
 from stoker_ota.ports.files import Progress, no_progress
 from stoker_ota.ports.updates import Health, Patcher, Sources, Surroundings
-from stoker_ota.services import arrivals
-from stoker_ota.services.store import Store
+from stoker_ota.services import arrivals, failures, preflight
+from stoker_ota.services.store import OFFER, Store
 from stoker_ota.values.deployment import Journal, Member, Offer, Phase
 from stoker_ota.values.moves import Do, Event, What
-
-_EVENTS: dict[type[OtaError], What] = {
-    NoSpace: What.NO_SPACE,
-    Unavailable: What.RETRY,
-    BadDelta: What.BROKEN,
-    ChunkHash: What.BROKEN,
-    ResultHash: What.BROKEN,
-    SourceMismatch: What.BROKEN,  # a delta cannot be used: the whole file can
-    FileUnreadable: What.BROKEN,
-    Unhealthy: What.UNHEALTHY,
-    Cancelled: What.CANCELLED,
-    StorageFailed: What.ERROR,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +56,20 @@ class Engine:
         self.take(Event(What.RESTARTED, generation=self._store.current()))
 
     def offer(self, document: bytes, offer: Offer) -> None:
-        """A manifest that the gate accepted; ``document`` are its signed bytes."""
-        self._store.save_document(f"offer-{offer.deployment}", document)
+        """A manifest that the gate accepted; ``document`` are its signed bytes. Unavailable
+        while another one cannot give way.
+        """
+        phase = self.journal.phase
+        if (phase, What.OFFERED) not in machine.TABLE:
+            raise Unavailable(f"cannot take {offer.deployment}: an update is {phase.value}")
+        self._store.save_document(_offered(offer.manifest), document)
         self.take(Event(What.OFFERED, offer))
+
+    def go_back(self) -> None:
+        """To the set before, because an administrator wants it."""
+        left = self._store.manifest(self._store.current())
+        name = hashlib.sha256(left).hexdigest() if left is not None else ""
+        self.take(Event(What.GO_BACK, manifest=name))
 
     def take(self, event: Event) -> None:
         """Moves the machine; the journal is on the disk when this returns."""
@@ -129,10 +115,7 @@ class Engine:
         try:
             return _ACTIONS[do](self)
         except OtaError as error:
-            what = next((w for kind, w in _EVENTS.items() if isinstance(error, kind)), What.ERROR)
-            if (self.journal.phase, what) not in machine.TABLE:
-                what = What.ERROR  # every phase that works has a row for it
-            return Event(what, code=error.code, reason=error.message)
+            return failures.event(error, self.journal.phase)
 
     def _evaluate(self) -> Event:
         found = self._manifest()
@@ -152,14 +135,13 @@ class Engine:
         return Event(What.ALLOWED)
 
     def _preflight(self) -> Event:
-        chosen = self._routes()
-        free, need = self._ports.disk.free_bytes(), routes.needed_bytes(chosen)
-        least = self._manifest().targets.min_free_bytes
-        if free < max(need, least):
-            raise NoSpace(
-                f"cannot install: {max(need, least)} bytes are needed, {free} are free",
-                details={"needed": max(need, least), "free": free},
-            )
+        preflight.check(
+            self._routes(),
+            self._manifest().targets.min_free_bytes,
+            self._ports.disk,
+            self._staging(),
+            self._ports.around.free_memory_bytes(),
+        )
         return Event(What.DONE)
 
     def _fetch(self) -> Event:
@@ -203,7 +185,7 @@ class Engine:
             base = item.base_sha256
             members.append(Member(item.kind, item.name, item.version, item.sha256, where, base))
         offer = self.journal.offer
-        document = self._document(offer.deployment if offer else "")
+        document = self._document(offer)
         number = self._store.make_generation(document, members)
         return Event(
             What.DONE,
@@ -215,6 +197,7 @@ class Engine:
     def _activate(self) -> Event:
         number = self.journal.generation
         self._store.members(number)  # whole, or it is not activated
+        self._store.mark_trial(number)
         self._store.activate(number, previous=self.journal.previous)
         return Event(What.DONE)
 
@@ -232,6 +215,7 @@ class Engine:
             now = self._ports.around.now()
             floors = floors.accepted(name, offer.version, found.issued_at, now)
         self._store.save_floors(floors)
+        self._store.end_trial(self.journal.generation)
         self._record("committed")
         return Event(What.DONE)
 
@@ -245,9 +229,9 @@ class Engine:
             except (BadDocument, FileUnreadable):
                 target = 0  # damaged: the package's own set is always there
         self._store.activate(target, previous=0 if target == 0 else self.journal.earlier)
-        self._ports.health.switch(target, members)
+        fault = self._ports.health.switch(target, members)
         self._record("returned")
-        return Event(What.DONE)
+        return Event(What.DONE, code="unhealthy" if fault else "", reason=fault)
 
     def _members_surely(self, generation: int) -> tuple[Member, ...]:
         """A disk that stumbled once must not cost the way back."""
@@ -284,7 +268,7 @@ class Engine:
                 "version": offer.version if offer else 0,
                 "generation": self._store.current(),
                 "code": self.journal.code,
-                "reason": self.journal.reason[:500],
+                "reason": fields.plain(self.journal.reason, 500),
                 "time": moment.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
             }
         )
@@ -292,14 +276,16 @@ class Engine:
     def _manifest(self) -> Manifest:
         """Parsed again from the bytes that were verified: nothing else is believed."""
         offer = self.journal.offer
+        return manifest.of_envelope(self._document(offer), offer.manifest if offer else "")
+
+    def _document(self, offer: Offer | None) -> bytes:
         if offer is None:
             raise BadDocument("cannot go on: no deployment is under way")
-        return manifest.of_envelope(self._document(offer.deployment), offer.manifest)
-
-    def _document(self, deployment: str) -> bytes:
-        data = self._store.document(f"offer-{deployment}")
+        data = self._store.document(_offered(offer.manifest))
+        if data is None:  # as versions before 0.2 have called it
+            data = self._store.document(_offered(offer.deployment))
         if data is None:
-            raise BadDocument(f"cannot go on: the manifest of {deployment} is gone")
+            raise BadDocument(f"cannot go on: the manifest of {offer.deployment} is gone")
         return data
 
     def _routes(self) -> tuple[Route, ...]:
@@ -320,6 +306,11 @@ class Engine:
         folder = f"staging/{offer.manifest if offer else 'none'}"
         self._ports.disk.make_folder(folder)
         return folder
+
+
+def _offered(name: str) -> str:
+    """By the manifest's hash: no later offer changes what is under way."""
+    return f"{OFFER}{name}"
 
 
 _ACTIONS: dict[Do, Callable[[Engine], Event | None]] = {

@@ -119,7 +119,11 @@ class Intake:
         """The signed bytes of what ``trust`` gives; only reads."""
         kept = self._store.document(TRUST)
         begun = self._store.document(ORIGIN) == self._first
-        return kept if begun and kept is not None and _readable(_parse, kept) else self._first
+        return (
+            kept
+            if begun and kept is not None and _readable(_parse, kept) is not None
+            else self._first
+        )
 
     def _keep(self, walked: _Walked) -> None:
         """Floors first: a cut then leaves a device that takes nothing below the newest trust,
@@ -129,7 +133,7 @@ class Intake:
         if walked.floors != self._store.floors():
             self._store.save_floors(walked.floors)
         kept = self._store.document(TRUST)
-        if kept is not None and not _readable(_parse, kept):
+        if kept is not None and _readable(_parse, kept) is None:
             self._store.set_aside(TRUST)
         begun = self._store.document(ORIGIN) == self._first
         if walked.last or not begun or self._store.document(TRUST) is None:

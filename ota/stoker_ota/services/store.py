@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
 from stoker_ota.core import archive, strict_json
@@ -20,10 +20,15 @@ from stoker_ota.core import journal as journal_core
 from stoker_ota.core.floors import Floors
 from stoker_ota.errors import BadDocument, FileUnreadable, ResultHash
 from stoker_ota.ports.disk import Disk
-from stoker_ota.values.deployment import Journal, Member
+from stoker_ota.values.deployment import Journal, Member, Phase
 
 FOLDERS: Final = ("trust", "objects/sha256", "staging", "generations")
-JOURNAL, FLOOR, TWIN, HISTORY = "state.json", "trust/floor.json", "trust/floor.json.bak", "history"
+JOURNAL, FLOOR, TWIN = "state.json", "trust/floor.json", "trust/floor.json.bak"
+LINES, EARLIER = "history.jsonl", "history.1.jsonl"
+OFFER: Final = "offer-"
+"""Of a document: the manifest under way, by its hash."""
+TRIAL: Final = ".trial"
+"""Beside a generation, as long as it has not been committed."""
 TREE: Final = ".d"
 """Beside a runtime's archive, in its generation: its files, as the runner loads them."""
 MAX_SET_BYTES: Final = 64 << 10
@@ -47,9 +52,19 @@ class Store:
         """What was under way. An unreadable one is put aside and told from the tree."""
         with contextlib.suppress(BadDocument, FileUnreadable):
             data = self._disk.read(JOURNAL, journal_core.MAX_JOURNAL_BYTES)
-            return Journal(previous=self.previous()) if data is None else journal_core.decode(data)
+            return self._told_from_the_tree() if data is None else journal_core.decode(data)
         self._disk.rename(JOURNAL, f"{JOURNAL}.broken")
-        return Journal(previous=self.previous())
+        return self._told_from_the_tree()
+
+    def _told_from_the_tree(self) -> Journal:
+        """A set whose trial had not ended is left: nobody knows whether it is well."""
+        current, previous = self.current(), self.previous()
+        if self._disk.size(_trial(current)) is None:
+            return Journal(previous=previous)
+        return Journal(
+            Phase.ROLLING_BACK, generation=current, previous=previous, code="unhealthy",
+            reason="the journal was lost while this set was tried",
+        )  # fmt: skip
 
     def save_journal(self, journal: Journal) -> None:
         self._replace(JOURNAL, journal_core.encode(journal))
@@ -183,18 +198,33 @@ class Store:
         self._point("previous", previous)
         self._point("current", generation)
 
+    def mark_trial(self, generation: int) -> None:
+        """From before it is current until ``end_trial``, which only a commit calls."""
+        self._disk.write(_trial(generation), b"")
+        self._disk.sync_folder("generations")
+
+    def end_trial(self, generation: int) -> None:
+        self._disk.remove(_trial(generation))
+        self._disk.sync_folder("generations")
+
     def collect(self, journal: Journal) -> None:
         """Removes what neither current, previous nor the update under way needs. Raises what
         cannot be read: what a kept set needs is known, or no object goes.
         """
         kept = {self.current(), self.previous(), journal.generation}
         for name in self._disk.names("generations"):
-            if not name.isdigit() or int(name) not in kept:
+            number = name.removesuffix(TRIAL)
+            if not number.isdigit() or int(number) not in kept:
                 self._disk.remove(f"generations/{name}")
         staged = journal.offer.manifest if journal.offer is not None else ""
         for name in self._disk.names("staging"):
             if name != staged:
                 self._disk.remove(f"staging/{name}")
+        under_way = () if journal.offer is None else (staged, journal.offer.deployment)
+        offered = {f"{OFFER}{name}.json" for name in under_way}
+        for name in self._disk.names("trust"):
+            if name.startswith(OFFER) and name not in offered:
+                self._disk.remove(f"trust/{name}")
         if journal.offer is None:  # an update under way has objects that no generation names yet
             sets = [self.members(number) for number in self._generations()]
             self._drop_objects({item.sha256 for members in sets for item in members})
@@ -203,19 +233,34 @@ class Store:
 
     def record(self, record: Mapping[str, object]) -> None:
         """One line after the others; a full file becomes ``.1``, the one before it goes."""
-        data = self._disk.read(f"{HISTORY}.jsonl", MAX_HISTORY_BYTES * 2) or b""
+        data = self._lines(LINES)
         found = history_core.read(data)
         line, _ = history_core.line(record, found.tip)
-        if len(data) + len(line) > MAX_HISTORY_BYTES:
-            self._disk.rename(f"{HISTORY}.jsonl", f"{HISTORY}.1.jsonl")
+        if data is None or found.damaged:  # kept as it is: what was changed must not vanish
+            self._disk.rename(LINES, f"{LINES}.broken")
+        elif len(data) + len(line) > MAX_HISTORY_BYTES:
+            self._disk.rename(LINES, EARLIER)
         elif found.good_bytes < len(data):  # half a line of a power cut: it must not join ours
-            self._replace(f"{HISTORY}.jsonl", data[: found.good_bytes] + line)
+            self._replace(LINES, data[: found.good_bytes] + line)
             return
-        self._disk.append(f"{HISTORY}.jsonl", line)
+        self._disk.append(LINES, line)
         self._disk.sync_folder(".")
 
     def history(self) -> history_core.History:
-        return history_core.read(self._disk.read(f"{HISTORY}.jsonl", MAX_HISTORY_BYTES * 2) or b"")
+        """Of both files, as one chain; not whole as long as a broken one lies beside them."""
+        old = history_core.read(self._lines(EARLIER))
+        new = history_core.read(self._lines(LINES), old.tip)
+        broken = self._disk.size(f"{LINES}.broken") is not None
+        return replace(
+            new, records=old.records + new.records, whole=old.whole and new.whole and not broken
+        )
+
+    def _lines(self, path: str) -> bytes | None:
+        """None when the disk does not give them."""
+        try:
+            return self._disk.read(path, MAX_HISTORY_BYTES * 2) or b""
+        except FileUnreadable:
+            return None
 
     def _replace(self, path: str, data: bytes) -> None:
         """The old file or the new one, never a mixture."""
@@ -245,3 +290,7 @@ class Store:
             for name in self._disk.names(f"objects/sha256/{folder}"):
                 if name not in needed:
                     self._disk.remove(f"objects/sha256/{folder}/{name}")
+
+
+def _trial(generation: int) -> str:
+    return f"generations/{generation}{TRIAL}"

@@ -14,6 +14,8 @@ MAX_ATTEMPTS: Final = 2
 MAX_MOVES: Final = 200
 """Transitions of one deployment: whatever goes round in circles ends."""
 MAX_DELTA_FAILURES: Final = 2
+MAX_MEMORY_FAILURES: Final = 5
+"""Somebody else may have taken the memory; so often in a row it is the update that needs it."""
 MAX_REMEMBERED: Final = 64
 
 
@@ -72,6 +74,7 @@ class Journal:
     attempts: int = 0
     moves: int = 0
     delta_failures: int = 0
+    memory_failures: int = 0
     whole: bool = False  # deltas failed too often: fetch whole artifacts
     healthy: bool = False  # the tests passed; only the confirmation is missing
     code: str = ""  # why it waits, returns or failed

@@ -18,6 +18,7 @@ class What(Enum):
     NO_SPACE = "no-space"
     BROKEN = "broken"  # bytes are not what they must be: a delta's or a result's hash
     ERROR = "error"  # the action failed and will fail again
+    NO_MEMORY = "no-memory"  # for now: somebody else has it, or it is too much for this device
     RETRY = "retry"  # the action failed for now: the link, the source
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -35,6 +36,7 @@ class Event:
     generation: int = 0  # DONE of staging: its number; RESTARTED: what ``current`` says
     previous: int = 0  # DONE of staging: what is committed now
     earlier: int = 0  # DONE of staging: what was committed before that
+    manifest: str = ""  # GO_BACK: hash of the manifest that made what is left
     code: str = ""
     reason: str = ""
 

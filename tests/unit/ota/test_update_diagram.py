@@ -18,12 +18,12 @@ BEGIN, END = "<!-- updates:begin -->\n", "<!-- updates:end -->\n"
 
 def journals(phase: Phase) -> Iterator[Journal]:
     """Every kind of journal that a move looks at."""
-    for full, confirm, attempts, failures, whole, healthy in product(
-        (True, False), (True, False), (0, 2), (0, 1), (True, False), (True, False)
+    for full, confirm, attempts, failures, short, whole, healthy in product(
+        (True, False), (True, False), (0, 2), (0, 1), (0, 4), (True, False), (True, False)
     ):
         offer = Offer("chat", 1, "a" * 64, allow_full=full, confirm=confirm)
         yield Journal(phase, offer, 1, attempts=attempts, delta_failures=failures, whole=whole,
-                      healthy=healthy)  # fmt: skip
+                      memory_failures=short, healthy=healthy)  # fmt: skip
 
 
 def targets(phase: Phase, what: What) -> set[Phase]:

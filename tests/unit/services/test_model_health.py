@@ -281,9 +281,9 @@ def test_the_set_that_is_returned_to_answers_before_it_counts(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.runtime.differs = NOTHING
-    bench.health.switch(0, ())
+    assert bench.health.switch(0, ()) == ""
     assert bench.runtime.asked
     assert not caplog.records
     bench.runtime.report = replace(GOOD, tokens=0)
-    bench.health.switch(0, ())
+    assert "is not well" in bench.health.switch(0, ())
     assert "is not well" in caplog.text
