@@ -5,9 +5,10 @@ Part of ``wiring``; imported with the engine, decides nothing.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,9 @@ class Origins:
         """Of an address: its documents are copied first. Unavailable when nobody answers."""
         if not is_address(origin):
             return bundle_file.folder(Path(origin))
-        name = hashlib.sha256(origin.encode()).hexdigest()[:16]
-        copy = self._root / INCOMING / name
+        copy = self._root / INCOMING / _copy_name(origin)
+        sources = (*self._installed.config.updates.sources, origin)
+        forget(self._root / INCOMING, {_copy_name(source) for source in sources})
         try:
             shutil.rmtree(copy, ignore_errors=True)
             copy.mkdir(parents=True)
@@ -82,6 +84,18 @@ class Origins:
     def _metered(self) -> bool:
         said = self._installed.config.updates.metered
         return metered() if said == "auto" else said == "yes"
+
+
+def forget(folder: Path, kept: Collection[str]) -> None:
+    """Copies of sources that are configured no more."""
+    with contextlib.suppress(OSError):
+        for path in list(folder.iterdir()):
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _copy_name(origin: str) -> str:
+    return hashlib.sha256(origin.encode()).hexdigest()[:16]
 
 
 def is_address(origin: str) -> bool:

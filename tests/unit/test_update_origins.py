@@ -14,7 +14,7 @@ from stoker.config.parse import parse
 from stoker.config.schema import Config, UpdatesConfig
 from stoker.ports.updates import Reports
 from stoker.units import Seconds
-from stoker.update_origins import Origins, is_address, link
+from stoker.update_origins import Origins, forget, is_address, link
 from stoker_ota.drivers.bundle_source import BundleFolder
 from stoker_ota.values.fetching import Tls, Wanted
 
@@ -82,3 +82,12 @@ def test_each_device_begins_at_its_own_moment(tmp_path: Path) -> None:
     assert delay_s("edge-1") == 0
     folder = Origins(tmp_path, installed, lambda: "x", reports).folder(str(tmp_path), 1)
     assert isinstance(folder, BundleFolder)
+
+
+def test_copies_of_sources_of_before_are_removed(tmp_path: Path) -> None:
+    for name in ("kept", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "catalog.json").write_bytes(b"{}")
+    forget(tmp_path, {"kept"})
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    forget(tmp_path / "nowhere", set())

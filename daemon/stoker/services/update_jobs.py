@@ -34,6 +34,12 @@ class UpdateJobs:
     def get(self, job: str) -> UpdateJob | None:
         return self._jobs.get(job)
 
+    @property
+    def running(self) -> bool:
+        """There is a job, and it does not wait."""
+        job = self._jobs.get(self.current)
+        return job is not None and job.state == seen.RUNNING
+
     def begin(self, kind: str, deployment: str, version: int, folder_fd: int = -1) -> UpdateJob:
         """The descriptor is closed with the job."""
         if self.current:

@@ -9,6 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from stoker import errors
@@ -52,6 +53,25 @@ class Polling:
             _log.warning("cannot look for updates: %s", error.message)
         except Exception:  # ours: it must not end the thread, in which all calls are answered
             _log.exception("fault in a look for updates")
+
+
+def look(
+    sources: Sequence[str], inspect: Callable[[str], Sequence[Deployment]]
+) -> tuple[Deployment, ...]:
+    """All that the sources list. One that fails is logged, and the others are asked all the same;
+    if all do, the first one's error is raised.
+    """
+    found: list[Deployment] = []
+    failures: list[errors.StokerError] = []
+    for source in sources:
+        try:
+            found += [replace(item, source=source) for item in inspect(source)]
+        except errors.StokerError as error:
+            _log.warning("cannot look for updates at %s: %s", source, error.message)
+            failures.append(error)
+    if failures and len(failures) == len(sources):
+        raise failures[0]
+    return tuple(found)
 
 
 def pick(listed: Sequence[Deployment], wanted: str) -> Deployment:

@@ -23,7 +23,7 @@ from stoker.ports.updates import Record, Reports, UpdateListener, Updater
 from stoker.services.futures import failed
 from stoker.services.side_thread import SideThread
 from stoker.services.update_jobs import UpdateJobs
-from stoker.services.update_polling import Polling, pick
+from stoker.services.update_polling import Polling, look, pick
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
@@ -91,7 +91,8 @@ class UpdateService:
         return self._listed
 
     def check(self) -> Future[Sequence[Deployment]]:
-        return self._call(self._check)
+        busy = self._busy()
+        return failed(busy) if busy is not None else self._call(self._check)
 
     def inspect(self, folder_fd: int) -> Future[Sequence[Deployment]]:
         def look() -> Sequence[Deployment]:
@@ -148,6 +149,8 @@ class UpdateService:
         return failed(busy) if busy is not None else self._call(begin)
 
     def confirm(self, deployment: str) -> Future[None]:
+        if self._jobs.running and self._updater is not None:  # it would wait as long as that
+            return failed(self._under_way())
         return self._call(lambda: self._engine().confirm(deployment))
 
     def cancel(self, job: str) -> None:
@@ -217,8 +220,7 @@ class UpdateService:
             if waiting:
                 self._look_again()
             if self._refusal is None:
-                begin = self._begin
-                self._polling.turn(self._check, lambda name: begin(InstallOptions(name)))
+                self._polling.turn(self._check, lambda name: self._begin(InstallOptions(name)))
 
     def _move(self, engine: Updater) -> bool:
         if self._cancel.is_set() and engine.cancel():
@@ -275,16 +277,11 @@ class UpdateService:
                 hint="set sources in [updates], or install from a folder",
             )
         self._need_quiet()
-        found: list[Deployment] = []
-        for source in self._sources:
-            listed = self._engine().inspect(source, keep=True)
-            found += [replace(item, source=source) for item in listed]
-        self._listed = tuple(found)
+        self._listed = look(self._sources, lambda s: self._engine().inspect(s, keep=True))
         return self._listed
 
     def _need_quiet(self) -> None:
-        busy = self._busy()
-        if busy is not None:
+        if (busy := self._busy()) is not None:
             raise busy
 
     def _busy(self) -> errors.StokerError | None:
@@ -292,6 +289,9 @@ class UpdateService:
         engine = self._updater
         if not self._jobs.current or engine is None or engine.replaceable:
             return self._refusal
+        return self._under_way()
+
+    def _under_way(self) -> errors.StokerError:
         now = self._snapshot
         what = f"{now.deployment} {now.version}" if now.deployment else "a return"
         return errors.Busy(

@@ -54,12 +54,13 @@ class WebShelf:
 
 
 def copy(shelf: Shelf, folder: Path, trust_version: int, said: Callable[[int, int], None]) -> int:
-    """How many documents came. ``said`` hears how far it is. Unavailable, NoSpace."""
-    count = 0
+    """How many documents came. ``said`` hears how far it is. Unavailable, NoSpace, TooLarge."""
+    count = total = 0
     for version in range(trust_version + 1, trust_version + listing.MAX_STEPS + 1):
         data = shelf.trust(version)
         if data is None:
             break
+        total = _bounded(total + len(data))
         _put(folder / bundle.trust_path(version), data)
         count += 1
         said(count, count + 1)
@@ -71,18 +72,21 @@ def copy(shelf: Shelf, folder: Path, trust_version: int, said: Callable[[int, in
         names = listing.of_catalog(data)
     except (BadDocument, TooLarge):
         names = ()  # whoever judges it says what is wrong with it
-    count, total = count + 1, len(data)
+    count, total = count + 1, _bounded(total + len(data))
     for number, (named, found) in enumerate(shelf.manifests(names)):
         said(number, len(names))
-        total += len(found)
-        if total > MAX_TOTAL_BYTES:
-            raise TooLarge(
-                f"cannot keep the manifests: they have more than {MAX_TOTAL_BYTES} bytes"
-            )
+        total = _bounded(total + len(found))
         _put(folder / bundle.manifest_path(named.name), found)
         count += 1
     said(len(names), len(names))
     return count
+
+
+def _bounded(total: int) -> int:
+    """Nobody has judged any of it yet."""
+    if total > MAX_TOTAL_BYTES:
+        raise TooLarge(f"cannot keep the documents: they have more than {MAX_TOTAL_BYTES} bytes")
+    return total
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -69,3 +69,7 @@ def test_no_catalog_and_too_much_are_told(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(documents, "MAX_TOTAL_BYTES", 2000)
     with pytest.raises(TooLarge):
         copied(Shelf(list_of_all=catalog("chat"), there={"chat": bytes(3000)}), tmp_path)
+    junk = {version: bytes(500) for version in range(2, 100)}
+    with pytest.raises(TooLarge):
+        copied(Shelf(junk, list_of_all=catalog("chat")), tmp_path / "junk")
+    assert len(list((tmp_path / "junk/trust").iterdir())) == 4

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stoker import errors
 from stoker.core import eta
 from stoker.events.updates import Deployment
 from stoker.services.update_jobs import UpdateJobs
-from stoker.services.update_polling import Polling, pick
+from stoker.services.update_polling import Polling, look, pick
 from stoker.units import Seconds
 
 NEW = Deployment("chat", 2, "new", source="https://a/")
@@ -64,6 +66,17 @@ def test_a_look_that_fails_is_tried_again_later() -> None:
 
     polling.turn(fail, lambda _name: None)
     assert polling.due_s() == 10.0
+
+
+def test_a_source_that_is_dead_does_not_hide_what_the_others_have() -> None:
+    def inspect(source: str) -> list[Deployment]:
+        if "dead" in source:
+            raise errors.Unavailable(f"cannot reach {source}")
+        return [NEW]
+
+    assert look(["/dead", "/good"], inspect) == (replace(NEW, source="/good"),)
+    with pytest.raises(errors.Unavailable, match="/dead1"):
+        look(["/dead1", "/dead2"], inspect)
 
 
 def test_a_listed_deployment_is_picked_by_name_or_because_it_is_the_only_new_one() -> None:

@@ -288,3 +288,21 @@ def test_the_service_looks_by_itself_and_a_failing_source_does_not_end_it() -> N
         time.sleep(0.001)
     assert rig.service.check().result(5)  # and it answers
     rig.service.stop(Seconds(5.0))
+
+
+def test_calls_that_would_wait_for_an_action_say_so_at_once() -> None:
+    rig = Rig(sources=("/good",))
+    runs, go_on = threading.Event(), threading.Event()
+
+    def action(_reports: Reports) -> None:
+        runs.set()
+        assert go_on.wait(10)
+
+    rig.steps.append(action)
+    rig.install()
+    assert runs.wait(10)
+    for asked in (rig.service.check(), rig.service.confirm("chat")):
+        with pytest.raises(errors.Busy):
+            asked.result(0)
+    go_on.set()
+    rig.service.stop(Seconds(5.0))
