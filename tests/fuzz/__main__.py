@@ -30,7 +30,7 @@ def main() -> int:
     chosen = args.entries or list(ENTRIES)
     seed = args.seed if args.seed is not None else time.time_ns() & 0xFFFFFFFF
     each_s = args.seconds / len(chosen)
-    known = {**documents.samples(), **fetching.samples()}
+    known = {**delta.samples(), **documents.samples(), **fetching.samples()}
     atheris = importlib.util.find_spec("atheris") is not None
     _say(f"seed {seed}, {each_s:.1f} s each, by {'atheris' if atheris else 'own changes'}")
     for name in chosen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.fakes.delta_files import MemoryFile
+from tests.fakes.delta_files import FakeModel, FakeTensor, MemoryFile, made
 
 from stoker_ota.core import (
     apply_talk,
@@ -21,7 +21,7 @@ from stoker_ota.core import (
     window,
 )
 from stoker_ota.core import planes as plane_payloads
-from stoker_ota.errors import OtaError
+from stoker_ota.errors import BadDelta, OtaError
 from stoker_ota.services import delta_apply
 from stoker_ota.values.delta import Codec, Op, Window
 
@@ -146,6 +146,32 @@ def said(data: bytes) -> None:
     if whole.error is not None:
         assert whole.error.message.isprintable()
     assert (whole.applied, whole.error is None) == (pieces.applied, pieces.error is None)
+
+
+def samples() -> dict[str, list[bytes]]:
+    """Good ones, for changing: without them every input ends at the first magic."""
+    new = bytes(byte ^ (at % 97 == 0) for at, byte in enumerate(_SOURCE[:_NEW_BYTES]))
+    patch = bsdiff.search(_SOURCE, new)
+    patches = [bsdiff.encode(patch, len(new), c, zstd_level=3) for c in (Codec.BZ2, Codec.ZSTD)]
+    model = FakeModel([FakeTensor("a", b"w" * 64), FakeTensor("b", b"v" * 32)], {"k": ["s", "t"]})
+    steps = (apply_talk.step_line(apply_talk.Step("apply", n, 9)) for n in range(9))
+    delta = made(_SOURCE, new * 3 + b"more" * 90)[0]
+    described = delta_apply.open_delta(MemoryFile(delta)).index
+    return {
+        "index": [delta_index.encode(described)],
+        "payload": patches,
+        "controls": [bsdiff.pack([(4000, 96, 7), (0, 0, -7)])],
+        "stream": [streams.compress(codec, new) for codec in Codec],
+        "one_window": [*patches, streams.compress(Codec.ZSTD, new)],
+        "planes": [
+            plane_payloads.encode(kind, _SOURCE[:_NEW_BYTES], new, [Codec.BZ2], zstd_level=3)
+            for kind in blocks.LAYOUTS
+        ],
+        "whole": [delta],
+        "gguf": [model.file()],
+        "job": [apply_talk.job_line(apply_talk.Job(b"i" * 32, 4096))],
+        "said": [b"".join(steps) + apply_talk.error_line(BadDelta("cannot apply the delta: no"))],
+    }
 
 
 ENTRIES: Final[dict[str, Callable[[bytes], None]]] = {

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes.delta_files import SMALL, FakeModel, FakeTensor, applied, made
 from tests.fuzz import delta as fuzz
+from tests.fuzz import documents, fetching
+from tests.fuzz.__main__ import ENTRIES
 
-from stoker_ota.core import apply_talk, bsdiff, delta_index, gguf_layout
+from stoker_ota.core import bsdiff, delta_index, gguf_layout
 from stoker_ota.core.choice import CODECS, Choosing
-from stoker_ota.errors import BadDelta
+from stoker_ota.errors import OtaError
 from stoker_ota.services.delta_make import Making
 from stoker_ota.values.delta import Codec, Content, Index, Op, Patch, Window
 
@@ -116,18 +119,12 @@ def test_controls_are_read_as_they_were_written(controls: list[tuple[int, int, i
     assert list(bsdiff.unpack(bsdiff.pack(controls))) == controls
 
 
-VALID = [
+SAMPLES = fuzz.samples()
+VALID = [sample for samples in SAMPLES.values() for sample in samples] + [
     delta_index.encode(
         Index(Content(9, b"a" * 32), Content(4, b"b" * 32), 4096, (
             Window(Op.DATA, Codec.NONE, 0, 0, 0, 4, 0, 4, b"c" * 32, b"d" * 32),)),
     ),
-    made(bytes(range(256)) * 64, bytes(range(256)) * 20 + b"changed" * 90)[0],
-    bsdiff.encode(bsdiff.search(b"abc" * 900, b"abd" * 1365 + b"x"), 4096, Codec.BZ2, zstd_level=3),
-    bsdiff.encode(bsdiff.search(b"ab" * 900, b"ad" * 2048), 4096, Codec.ZSTD, zstd_level=3),
-    apply_talk.job_line(apply_talk.Job(b"i" * 32, 4096)),
-    b"".join(apply_talk.step_line(apply_talk.Step("apply", n, 9)) for n in range(9))
-    + apply_talk.error_line(BadDelta("cannot apply the delta: no")),
-    FakeModel([FakeTensor("a", b"w" * 64), FakeTensor("b", b"v" * 32)], {"k": ["s", "t"]}).file(),
 ]  # fmt: skip
 MUTATED = st.tuples(
     st.sampled_from(VALID),
@@ -155,3 +152,24 @@ def test_no_bytes_upset_a_decoder(name: str, data: bytes) -> None:
 @settings(max_examples=80, deadline=None)
 def test_no_counts_upset_the_reader_of_models(rest: bytes, tensors: int, keys: int) -> None:
     fuzz.gguf(gguf_layout.MAGIC + struct.pack("<IQQ", 3, tensors, keys) + rest)
+
+
+def test_every_entry_of_the_fuzzer_begins_with_good_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decoder that refuses them at its magic would make the changes worth nothing."""
+    known = {**SAMPLES, **documents.samples(), **fetching.samples()}
+    assert all(known.get(name) for name in ENTRIES)
+    refused: list[str] = []
+    seen = OtaError.__init__
+
+    def refuse(self: OtaError, message: str, *words: Any, **more: Any) -> None:
+        refused.append(message)
+        seen(self, message, *words, **more)
+
+    monkeypatch.setattr(OtaError, "__init__", refuse)
+    for name in ("index", "whole", "gguf", "job"):
+        for sample in SAMPLES[name]:
+            refused.clear()
+            fuzz.ENTRIES[name](sample)
+            assert len(refused) <= (name == "index"), (name, refused)  # it is sealed again
