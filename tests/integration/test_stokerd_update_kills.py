@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -19,7 +20,25 @@ from stoker.tour.private_bus import PrivateBus
 
 pytestmark = [pytest.mark.bus, pytest.mark.timeout(300)]
 SIZE = 8 << 20
-KILLS = 8
+KILLS = 10
+PHASES = ("offered", "preflight", "fetching", "applying", "verifying", "staged", "activating",
+          "testing", "committed")  # fmt: skip
+
+
+def _phase(state: Path) -> str:
+    """As the disk has it: the journal is there before each action."""
+    return str(json.loads(state.read_bytes())["journal"]["phase"]) if state.exists() else "idle"
+
+
+def _reach(state: Path, wanted: str) -> None:
+    """The phase, or one behind it, or half a second in which nothing is under way."""
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        now = _phase(state)
+        if now in PHASES and PHASES.index(now) >= PHASES.index(wanted):
+            return
+        if now == "idle":
+            end = min(end, time.monotonic() + 0.5)
 
 
 def test_kills_at_random_moments_always_leave_a_whole_set(
@@ -35,20 +54,24 @@ def test_kills_at_random_moments_always_leave_a_whole_set(
     v2.write_bytes(old)
     bundle = operator.bundle(1, v1, v2)
     text = rig.config(v1, operator)
-    wholes, seen = (v1.read_bytes(), v2.read_bytes()), set()
-    for _ in range(KILLS):
+    wholes, seen = (v1.read_bytes(), v2.read_bytes()), list[str]()
+    state = tmp_path / "state/ota/state.json"
+    for number in range(KILLS):
         daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
-        daemon.wait_ready()
-        # it goes on by itself, is installed, or was tried twice
-        with contextlib.suppress(errors.Busy, errors.InvalidRequest, errors.Unhealthy):
-            rig.install(daemon, bundle)
-        time.sleep(chance.uniform(0.0, 0.6))
-        seen.add(rig.facts(daemon)["State"])
+        if _phase(state) == "idle":  # else it goes on by itself, also before it is ready
+            daemon.wait_ready()
+            # installed already, or tried twice
+            with contextlib.suppress(errors.Busy, errors.InvalidRequest, errors.Unhealthy):
+                rig.install(daemon, bundle)
+        _reach(state, PHASES[number % len(PHASES)])
+        time.sleep(chance.uniform(0.0, 0.05))
         os.kill(daemon.process.pid, signal.SIGKILL)
         daemon.process.wait(10)
         daemon.client.close()
+        seen.append(_phase(state))
         current = tmp_path / "state/ota/current/chat"
         assert not current.exists() or current.read_bytes() in wholes
+    assert len({*seen} - {"idle"}) >= 3, f"too few of an update's moments were hit: {seen}"
     daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
     try:
         daemon.wait_ready()
