@@ -134,7 +134,7 @@ class Judge(Protocol):
     def now(self) -> Moment: ...
 
     def remember(self, proven_s: float) -> None:
-        """A signed document proves that it is not earlier than this."""
+        """A signed document says that it is not earlier than this."""
 
     def command(self, data: bytes) -> tuple[Record, str, Callable[[Addressee], bool]]:
         """(record, "" or expired or not-yet, whether it is meant for an addressee)."""

@@ -18,6 +18,7 @@ from stoker.services.update_surroundings import WallClock
 from stoker_ota.core import clock, fleet_gate, listing
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Trust
+from stoker_ota.core.floors import Floors
 from stoker_ota.errors import OtaError
 from stoker_ota.services.intake import Intake
 from stoker_ota.services.store import Store
@@ -28,14 +29,15 @@ class FleetJudge:
 
     def __init__(self, store: Store, first_trust: Callable[[], bytes], wall: WallClock) -> None:
         self._store, self._first_trust, self._wall = store, first_trust, wall
-        self._proven = clock.EARLIEST
+        self._told = clock.EARLIEST
+        self._kept = Floors()
 
     def now(self) -> Moment:
         found = self._now()
         return Moment(found.moment.timestamp(), found.trusted)
 
     def remember(self, proven_s: float) -> None:
-        self._proven = max(self._proven, datetime.fromtimestamp(proven_s, UTC))
+        self._told = max(self._told, datetime.fromtimestamp(proven_s, UTC))
 
     def command(self, data: bytes) -> tuple[Record, str, Callable[[Addressee], bool]]:
         with typed():
@@ -69,9 +71,14 @@ class FleetJudge:
         return Intake(self._store, self._first_trust()).trust()
 
     def _now(self) -> Now:
-        with contextlib.suppress(OtaError):  # a disk that stumbles: what was proven before holds
-            self._proven = max(self._proven, self._store.floors().time)
-        floors = (self._wall.built(), self._proven)
+        """What an issuer says of its time is hearsay, as in ``floors.Floors.accepted``: one whose
+        clock runs ahead must not make this device's good clock look wrong.
+        """
+        with contextlib.suppress(OtaError):  # a disk that stumbles: what was known before holds
+            self._kept = self._store.floors()
         return clock.effective(
-            self._wall.now(), synchronised=self._wall.synchronised(), floors=floors
+            self._wall.now(),
+            synchronised=self._wall.synchronised(),
+            floors=(self._wall.built(), self._kept.time),
+            told=max(self._kept.told, self._told),
         )
