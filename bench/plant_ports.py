@@ -47,6 +47,7 @@ class PlantPolicies:
             c.policy: KiloHertz(int(c.opps[-1][0] * 1000)) for c in plant.spec.clusters
         }
         self.kernel_khz: dict[str, KiloHertz] = {}
+        self.refusals: dict[str, str] = {}  # policy -> why its writes fail
         self.writes = 0
 
     def discover(self) -> tuple[FrequencyPolicy, ...]:
@@ -64,8 +65,13 @@ class PlantPolicies:
 
     def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
         self.writes += 1
+        if policy.name in self.refusals:
+            return False
         self.slot_khz[policy.name] = cap
         return True
+
+    def fault(self, policy: FrequencyPolicy) -> str:
+        return self.refusals.get(policy.name, "")
 
     def effective(self) -> dict[str, float]:
         return {p.name: float(self.cap_khz(p) or 0) for p in self.discover()}

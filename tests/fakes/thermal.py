@@ -38,6 +38,7 @@ class FaultyFiles:
     def __init__(self) -> None:
         self.faults: dict[str, int] = {}  # end of the path -> errno
         self.texts: dict[str, str] = {}  # end of the path -> what it says instead
+        self.limits: dict[str, int] = {}  # end of the path -> what it reads as at most
         self.writes: list[tuple[str, str]] = []
 
     def read(self, path: Path) -> str:
@@ -45,7 +46,11 @@ class FaultyFiles:
         for end, text in self.texts.items():
             if str(path).endswith(end):
                 return text
-        return read_attribute(path)
+        text = read_attribute(path)
+        for end, limit in self.limits.items():  # as the kernel: the lowest request of all
+            if str(path).endswith(end):
+                return str(min(int(text), limit))
+        return text
 
     def write(self, path: Path, text: str) -> None:
         self._check(path, "write:")
@@ -82,6 +87,7 @@ class Rig:
             journal=self.journal,
             clock=self.clock,
             boot_id="this-boot",
+            rest=lambda _s: None,
         )
         self.service = self.new_service(config)
         self.peak_c = 0.0

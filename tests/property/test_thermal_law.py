@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fakes.thermal import preset
 
 from stoker.config.schema import ThermalConfig
-from stoker.core.caps import SetCap
+from stoker.core.caps import Applied, SetCap
 from stoker.core.failsafe import Level, Limits, Sample, Trust
 from stoker.core.failsafe import step as trust_step
 from stoker.core.opp import RISE_MARGIN, ladder, power_table
@@ -149,7 +149,7 @@ def test_whatever_happens_caps_come_from_the_table_and_headroom_is_a_fraction(
             Seconds(now),
             {"cpu-thermal": Reading("cpu-thermal", reading, "" if reading else "EIO")},
             {"policy0": None if granted is None else KiloHertz(granted)},
-            frozenset({"policy0"}) if refused else frozenset(),
+            {"policy0": Applied("EIO")} if refused else {},
             Fraction(activity),
         )
         state, decision = decide(plan, state, seen)

@@ -51,7 +51,9 @@ def adopt(plan: ThermalPlan, state: ThermalState, now_s: Seconds) -> ThermalStat
         top = len(table.steps_khz) - 1
         old = state.steps.get(name, StepState(top, _LONG_AGO))
         steps[name] = replace(old, index=min(old.index, top))
-    kept = {name: state.caps.get(name, CapState()) for name in plan.tables}
+    # Of a policy that is away too: it may come back with our cap in its slot.
+    kept = {name: caps.away(cap) for name, cap in state.caps.items() if name not in plan.tables}
+    kept |= {name: state.caps.get(name, CapState()) for name in plan.tables}
     return replace(state, zones=zones, steps=steps, caps=kept)
 
 
@@ -96,13 +98,18 @@ def _firmware_limits(seen: Observation) -> bool:
 
 def _observe_caps(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[str, CapState]:
     hot = _hot(plan, state)
-    known: dict[str, CapState] = {}
+    known = dict(state.caps)
+    for name, applied in seen.applied.items():
+        if name not in known:
+            continue
+        if applied.fault:
+            known[name] = caps.refuse(known[name], seen.now_s, applied.fault)
+        elif applied.owner_khz is not None:
+            owner_khz, foreign = applied.owner_khz, applied.foreign
+            known[name] = caps.found(known[name], owner_khz, seen.now_s, foreign=foreign)
     for name, policy in plan.policies.items():
-        cap = state.caps[name]
-        if name in seen.refused:
-            cap = caps.refuse(cap, seen.now_s)
-        granted = seen.granted_khz.get(name)
-        known[name] = caps.observe(cap, granted, policy.max_khz, seen.now_s, hot)
+        granted, held = seen.granted_khz.get(name), seen.held.get(name)
+        known[name] = caps.observe(known[name], granted, policy.max_khz, seen.now_s, hot, held)
     return known
 
 
@@ -291,10 +298,13 @@ def _caps(
 ) -> tuple[ThermalState, tuple[SetCap, ...]]:
     writes: list[SetCap] = []
     known = dict(state.caps)
-    for name in sorted(plan.actuated):
-        table, granted = plan.tables[name], seen.granted_khz.get(name)
-        hot = _hot(plan, state, name)
+    for name, table in sorted(plan.tables.items()):
+        granted, hot = seen.granted_khz.get(name), _hot(plan, state, name)
         index = state.steps[name].index
+        if name not in plan.actuated:
+            if known[name].ours_khz is None:
+                continue
+            index = len(table.steps_khz) - 1  # no longer wanted: what is ours goes
         known[name], action = caps.want(known[name], table, index, granted, seen.now_s, hot)
         if action is not None:
             writes.append(action)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stoker.core.caps import CapState, SetCap
+from stoker.core.caps import Applied, CapState, Held, SetCap
 from stoker.core.failsafe import Trust
 from stoker.core.opp import RATION, StepState
 from stoker.core.pid import PidState
@@ -31,8 +31,9 @@ Action = SetCap | Pause
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """``granted_khz`` is the readback of scaling_max_freq (None = policy gone); ``refused``
-    names policies whose last write failed; ``activity`` 0..1 is how busy inference is;
+    """``granted_khz`` is the readback of scaling_max_freq (None = unreadable); ``applied`` is how
+    the writes of the tick before went, ``held`` what the journal calls ours; ``activity`` 0..1
+    is how busy inference is;
     ``power_w`` is measured (None = estimate it) and ``firmware`` what a Pi's firmware does.
     ``phase`` and ``prefill_share``: see ``token_mix``. ``wanted_khz``: a calibration's clocks,
     obeyed as far as the wall allows (None = there is none). ``sensed`` False: only what the agent
@@ -41,7 +42,7 @@ class Observation:
     now_s: Seconds
     readings: Mapping[str, Reading]
     granted_khz: Mapping[str, KiloHertz | None]
-    refused: frozenset[str] = frozenset()
+    applied: Mapping[str, Applied] = field(default_factory=dict)
     activity: Fraction = Fraction(1.0)
     power_w: Watts | None = None
     firmware: FirmwareFlags | None = None
@@ -49,6 +50,7 @@ class Observation:
     prefill_share: float = 0.0
     wanted_khz: Mapping[str, KiloHertz] | None = None
     sensed: bool = True
+    held: Mapping[str, Held] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

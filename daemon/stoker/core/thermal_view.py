@@ -24,7 +24,8 @@ def snapshot(
     temperature_c = None
     if nearest is not None:
         temperature_c = state.zones[nearest.sensor.name].trust.median_c
-    capped = {name: cap.ours_khz for name, cap in state.caps.items() if cap.ours_khz is not None}
+    here = {name: cap for name, cap in state.caps.items() if name in plan.tables}
+    capped = {name: cap.ours_khz for name, cap in here.items() if cap.ours_khz is not None}
     working = any(not state.caps[name].refused(seen.now_s) for name in plan.actuated)
     headroom = _headroom(plan, state, level)
     actuator = _actuator(plan, state, seen, working)
@@ -142,12 +143,14 @@ def _why(
     nearest: ZonePlan | None,
     working: bool,
 ) -> str:
-    for name, cap in state.caps.items():
+    for name in plan.tables:
+        cap = state.caps[name]
         if cap.foreign_khz is not None:
-            return f"another program set {name} to {cap.foreign_khz} kHz over our cap"
+            where = "below" if cap.foreign_below else "over"
+            return f"another program set {name} to {cap.foreign_khz} kHz {where} our cap"
     for name in sorted(plan.actuated):
         if state.caps[name].refused(seen.now_s):
-            return f"the kernel refused our cap on {name}: see stokerctl thermal discover"
+            return f"cannot cap {name}: {state.caps[name].fault}; see stokerctl thermal discover"
     if seen.firmware is not None and seen.firmware.limits:
         return f"the firmware limits the clock: {', '.join(seen.firmware.now)}"
     if not working and plan.notice:

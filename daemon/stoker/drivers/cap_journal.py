@@ -7,6 +7,7 @@ directory synced. Whoever starts next, or ExecStopPost, can undo what a killed d
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
@@ -20,6 +21,7 @@ from stoker_ota.drivers.folder_sync import sync_folder
 
 VERSION = 1
 _LARGEST_FILE = 1 << 20
+_IS_NO_JOURNAL = {0, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR}
 
 
 def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
@@ -31,8 +33,8 @@ def read_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
 
 
 class FileCapJournal:
-    """Port ``CapJournal``. ``load`` never raises; ``write`` raises OSError, for then no cap
-    may be written."""
+    """Port ``CapJournal``. ``load`` of a damaged file is empty; OSError where the file is there and
+    cannot be read now. ``write`` raises OSError, for then no cap may be written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +45,11 @@ class FileCapJournal:
             if data["version"] != VERSION:
                 return ()
             return tuple(_record(item) for item in data["caps"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except OSError as error:
+            if error.errno in _IS_NO_JOURNAL:
+                return ()
+            raise
+        except (ValueError, KeyError, TypeError, RecursionError):
             return ()
 
     def write(self, records: Sequence[CapRecord]) -> None:
@@ -55,6 +61,7 @@ class FileCapJournal:
                     "original_khz": record.original_khz,
                     "ours_khz": record.ours_khz,
                     "boot_id": record.boot_id,
+                    "free": record.free,
                 }
                 for record in records
             ],
@@ -90,4 +97,5 @@ def _record(item: object) -> CapRecord:
     for value in (original, ours):
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             raise ValueError("frequencies must be whole numbers above 0")
-    return CapRecord(policy, KiloHertz(original), KiloHertz(ours), boot_id)
+    free = item.get("free") is True  # not in the lines of older versions
+    return CapRecord(policy, KiloHertz(original), KiloHertz(ours), boot_id, free)

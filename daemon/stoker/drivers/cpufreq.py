@@ -9,7 +9,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stoker.drivers.attribute import ReadText, WriteText, read_attribute, write_attribute
+from stoker.drivers.attribute import (
+    ReadText,
+    WriteText,
+    fault_name,
+    read_attribute,
+    write_attribute,
+)
 from stoker.events.thermal import FrequencyPolicy
 from stoker.units import KiloHertz
 
@@ -26,6 +32,7 @@ class Cpufreq:
         self._directory = root / "devices" / "system" / "cpu" / "cpufreq"
         self._read = read
         self._write = write
+        self._faults: dict[str, str] = {}
 
     def discover(self) -> tuple[FrequencyPolicy, ...]:
         try:
@@ -44,11 +51,17 @@ class Cpufreq:
         return self._number(self._path(policy.name, "scaling_max_freq"))
 
     def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
+        path = self._path(policy.name, "scaling_max_freq")
+        self._faults.pop(policy.name, None)
         try:
-            self._write(self._path(policy.name, "scaling_max_freq"), f"{int(cap)}\n")
-        except OSError:
+            self._write(path, f"{int(cap)}\n")
+        except OSError as error:
+            self._faults[policy.name] = f"{path}: {fault_name(error)}"
             return False
         return True
+
+    def fault(self, policy: FrequencyPolicy) -> str:
+        return self._faults.get(policy.name, "")
 
     def _policy(self, name: str) -> FrequencyPolicy | None:
         low = self._number(self._path(name, "cpuinfo_min_freq"))

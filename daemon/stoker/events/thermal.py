@@ -49,12 +49,14 @@ class FrequencyPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CapRecord:
-    """Journal line, written before the first write of a cap: what was there and what is ours."""
+    """Journal line, written before the first write of a cap: what was there and what is ours.
+    ``free``: nobody had limited the slot; then the top of the day goes back, be it higher."""
 
     policy: str
     original_khz: KiloHertz
     ours_khz: KiloHertz
     boot_id: str
+    free: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,20 @@ class FrequencyPolicies(Protocol):
     def discover(self) -> tuple[FrequencyPolicy, ...]: ...
 
     def cap_khz(self, policy: FrequencyPolicy) -> KiloHertz | None:
-        """Effective scaling_max_freq (the minimum over all requests); None = gone."""
+        """Effective scaling_max_freq (the minimum over all requests); None = it cannot be read
+        (offline, gone, or the read failed): what was written may well be there still."""
 
     def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
-        """True if the kernel took the write; False = refused or gone (hotplug, read-only)."""
+        """True if the kernel took the write; False = refused or gone (hotplug, read-only). A
+        slow kernel thread follows it: the readback may be the old one for some milliseconds."""
+
+    def fault(self, policy: FrequencyPolicy) -> str:
+        """Why its last write was refused, with the file and the errno's name; "" = it was not."""
 
 
 class CapJournal(Protocol):
-    def load(self) -> tuple[CapRecord, ...]: ...
+    def load(self) -> tuple[CapRecord, ...]:
+        """Empty where there is none or it is damaged; OSError where it cannot be read now."""
 
     def write(self, records: Sequence[CapRecord]) -> None:
         """Durable before it returns: the cap is written only afterwards."""

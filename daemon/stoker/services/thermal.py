@@ -18,7 +18,7 @@ from typing import TypeVar
 from stoker.config.schema import ThermalConfig
 from stoker.core import token_mix
 from stoker.core.boards import BoardPreset
-from stoker.core.caps import CapState
+from stoker.core.caps import Applied
 from stoker.core.thermal import adopt, decide, start
 from stoker.core.thermal_plan import ThermalPlan, make_plan, with_points
 from stoker.core.thermal_resume import GRACE_S, SLEPT_S, resume
@@ -28,7 +28,8 @@ from stoker.events.heat_finds import Found, PowerMeter
 from stoker.events.operating import PointTable
 from stoker.events.thermal import FrequencyPolicy, Reading, Sensor, ThermalSnapshot
 from stoker.ports.doors import ThermalDetails, ThermalListener
-from stoker.services.caps import FAULTS, CapWriter, Restored, ThermalPorts, restore_caps
+from stoker.services.cap_writer import CapWriter, tell_of_writers
+from stoker.services.caps import FAULTS, Restored, ThermalPorts, restore_caps
 from stoker.services.heat_search import HeatSearch
 from stoker.services.other_sensors import OtherSensors
 from stoker.services.tick_pace import TickPace
@@ -64,7 +65,7 @@ class ThermalService:
         self._state: ThermalState = start(self._plan, ports.clock.monotonic_s())
         self._sensors: tuple[Sensor, ...] = ()
         self._readings: dict[str, Reading] = {}
-        self._refused: set[str] = set()
+        self._applied: dict[str, Applied] = {}
         self._scanned_s = Seconds(-1e9)
         self._asleep_s = ports.asleep_s()
         self._search = HeatSearch(ports.inventory)
@@ -153,7 +154,7 @@ class ThermalService:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
             self._thread = None
-        self._guard("restore caps", self._writer.restore)
+        self._guard("restore caps", self._writer.end)
 
     def _run(self) -> None:
         while (look := self._pace.wait(self.snapshot().period_s)) is not None:
@@ -164,9 +165,21 @@ class ThermalService:
         """Sense, decide, act, report. Never raises; a tick that failed does not count for
         ``last_tick_s``, so that the watchdog sees a loop that runs but does nothing. Without
         ``look`` the sensors are left alone: two readings in a moment have no slope."""
-        tick = partial(self._tick, look)
-        if not self._config.enabled or self._guard("run a thermal tick", tick):
+        tick = partial(self._tick, look) if self._config.enabled else self._rest
+        if self._guard("run a thermal tick", tick):
             self._last_tick_s = self._ports.clock.monotonic_s()
+
+    def _rest(self) -> None:
+        """Not enabled (any more): what is ours goes back; tried again where it cannot yet."""
+        now_s = self._ports.clock.monotonic_s()
+        if now_s - self._scanned_s < RESCAN_S:
+            return
+        self._scanned_s = now_s
+        if self._state.paused:
+            self._pause(False, "")
+        if self._writer.held():
+            self._writer.restore()
+        self._state = start(self._plan, now_s)
 
     def reconfigure(self, config: ThermalConfig) -> None:
         """Take new settings with the next tick (wall, actuate, periods)."""
@@ -186,7 +199,7 @@ class ThermalService:
             self._rescan(now_s)
         before = self._state.caps
         self._state, decision = decide(self._plan, self._state, seen)
-        self._tell_of_writers(before)
+        tell_of_writers(before, self._state.caps)
         self._act(decision)
         self._report(decision.snapshot)
 
@@ -245,7 +258,7 @@ class ThermalService:
 
     def _sense(self, now_s: Seconds) -> Observation:
         granted = {name: self._granted(policy) for name, policy in self._plan.policies.items()}
-        refused, self._refused = frozenset(self._refused), set()
+        applied, self._applied = self._applied, {}
         self._granted_khz = granted
         work = self._work()
         self._mix = token_mix.step(self._mix, work, now_s)
@@ -254,13 +267,14 @@ class ThermalService:
             now_s,
             self._readings,
             granted,
-            refused,
+            applied,
             Fraction(min(1.0, max(0.0, work.busy))),
             power_w=self._power_w(),
             firmware=None if firmware is None else self._try("read flags", firmware.read, None),
             phase=work.phase,
             prefill_share=self._mix.prefill_share,
             wanted_khz=self._wanted_khz,
+            held=self._writer.held(),
         )
 
     def _power_w(self) -> Watts | None:
@@ -295,20 +309,7 @@ class ThermalService:
                 self._pause(action.paused, action.reason)
                 continue
             policy = self._plan.policies[action.policy]
-            if not self._try("set a cap", partial(self._writer.apply, action, policy), False):
-                self._refused.add(action.policy)
-
-    def _tell_of_writers(self, before: Mapping[str, CapState]) -> None:
-        """Once, until it was quiet for a minute: the journal must tell who else turns the knob."""
-        for name, cap in self._state.caps.items():
-            known = before.get(name)
-            if cap.foreign_khz is not None and (known is None or known.foreign_khz is None):
-                log.warning(
-                    "another program set %s to %d kHz over our cap; two of TLP, auto-cpufreq, "
-                    "power-profiles-daemon and stokerd are one too many",
-                    name,
-                    cap.foreign_khz,
-                )
+            self._applied[action.policy] = self._writer.apply(action, policy)
 
     def _report(self, snapshot: ThermalSnapshot) -> None:
         before = self._details.snapshot

@@ -188,7 +188,12 @@ def test_a_refused_write_is_false_not_an_exception(tmp_path: Path, number: int) 
     files = FaultyFiles()
     files.faults["write:scaling_max_freq"] = number
     driver = Cpufreq(tmp_path, files.read, files.write)
-    assert driver.set_cap(driver.discover()[0], KiloHertz(800_000)) is False
+    (found,) = driver.discover()
+    assert driver.set_cap(found, KiloHertz(800_000)) is False
+    assert driver.fault(found).endswith(f"policy0/scaling_max_freq: {errno.errorcode[number]}")
+    files.faults.clear()
+    assert driver.set_cap(found, KiloHertz(800_000))
+    assert driver.fault(found) == ""
 
 
 def test_the_board_says_its_names(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def test_policies(tmp_path: Path, make: Callable[[Path], FrequencyPolicies]) -> 
         assert port.cap_khz(policy) == policy.max_khz == policy.steps_khz[-1]
     first = policies[0]
     assert port.set_cap(first, first.steps_khz[1]) is True
+    assert port.fault(first) == ""
     assert port.cap_khz(first) == first.steps_khz[1]
     assert port.cap_khz(policies[1]) == policies[1].max_khz
 
@@ -92,6 +94,30 @@ def test_journal(tmp_path: Path, make: Callable[[Path], CapJournal]) -> None:
 def test_a_damaged_journal_reads_as_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "j").write_text(text)
     assert FileCapJournal(tmp_path / "j").load() == ()
+
+
+def test_a_journal_that_cannot_be_read_now_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileCapJournal(tmp_path / "j")
+    journal.write([CapRecord("policy0", KiloHertz(2), KiloHertz(1), "b", free=True)])
+
+    def full(*_args: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", full)
+        with pytest.raises(OSError, match="too many"):
+            journal.load()
+    assert journal.load()[0].free
+
+
+def test_a_line_of_an_older_version_can_be_read(tmp_path: Path) -> None:
+    line = {"policy": "policy0", "original_khz": 2, "ours_khz": 1, "boot_id": "b"}
+    (tmp_path / "j").write_text(json.dumps({"version": 1, "caps": [line]}))
+    assert FileCapJournal(tmp_path / "j").load() == (
+        CapRecord("policy0", KiloHertz(2), KiloHertz(1), "b"),
+    )
 
 
 def test_a_fifo_in_the_journals_place_does_not_hang_the_daemon(tmp_path: Path) -> None:
