@@ -48,7 +48,10 @@ class HeatParts:
         """The board, then the loop over it."""
         if self.simulated is not None:
             self.simulated.start()
-        self.held.restore()
+        try:
+            self.held.restore()
+        except Exception:  # whatever it is: the loop must watch the heat and give caps back
+            _log.exception("cannot give back what an earlier stokerd held")
         self.thermal.start()
 
     def stop(self) -> None:

@@ -257,14 +257,30 @@ def _score(config: Config, texts: Path) -> int:
 
 
 def _restore(config: Config) -> int:
-    """After a crash, for ExecStopPost: what the cap journal calls ours gets its old value."""
+    """After a crash, for ExecStopPost: what the journals call ours gets its old value."""
     from stoker.drivers.clock import MonotonicClock
     from stoker.drivers.heat_ports import held_files, thermal_ports
     from stoker.services.caps import restore_caps
 
-    held_files(config).restore()
-    results = restore_caps(thermal_ports(config, MonotonicClock()))
-    return 1 if any(result.outcome == "failed" for result in results) else 0
+    def caps() -> bool:
+        results = restore_caps(thermal_ports(config, MonotonicClock()))
+        return all(result.outcome != "failed" for result in results)
+
+    def others() -> bool:
+        files = held_files(config)
+        files.restore()
+        for name in files.left():
+            _log.warning("%s could not be given back: left to the next start", name)
+        return True
+
+    status = 0
+    for what, give_back in (("caps", caps), ("governors and devfreq limits", others)):
+        try:
+            status |= 0 if give_back() else 1
+        except Exception:  # whatever it is: what is left must be given back all the same
+            _log.exception("cannot give %s back", what)
+            status = 1
+    return status
 
 
 def _run(config: Config, read_config: Callable[[Path | None], Config], hangups: list[int]) -> int:

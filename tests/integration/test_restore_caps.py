@@ -60,3 +60,18 @@ def test_it_starts_without_the_bus_and_all_that_hangs_on_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_caps_are_given_back_whatever_becomes_of_the_other_knobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap = _board(tmp_path / "sys", 1_000_000)
+    record = CapRecord("policy0", KiloHertz(1_500_000), KiloHertz(1_000_000), read_boot_id())
+    FileCapJournal(tmp_path / "caps.json").write([record])
+
+    def broken(_files: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("stoker.services.held_files.HeldFiles.restore", broken)
+    assert _run(tmp_path) == 1
+    assert cap.read_text().strip() == "1500000"

@@ -35,8 +35,9 @@ class Knobs:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"{text}\n")
         files = SysfsText(self.root, self.files.read, self.files.write)
-        self.held = HeldFiles(files, JsonStateFile(self.journal), "boot")
-        self.knobs = OtherKnobs(config, self.held)
+        self.time_s = 0.0
+        self.held = HeldFiles(files, JsonStateFile(self.journal), "boot", lambda _s: None)
+        self.knobs = OtherKnobs(config, self.held, lambda: self.time_s)
 
     def say(self, name: str) -> str:
         return (self.root / name).read_text().strip()
@@ -154,3 +155,113 @@ def test_a_missing_right_names_the_file_and_who_grants_it(
     assert GOVERNOR in told
     assert "EACCES" in told
     assert "libexec/stoker/grant" in told
+
+
+@pytest.mark.parametrize("fault", ["write:scaling_governor", "scaling_governor"])
+def test_what_cannot_be_given_back_now_is_given_back_by_the_next_start(
+    tmp_path: Path, fault: str
+) -> None:
+    """A policy whose CPUs are offline answers EBUSY; the kernel keeps what we wrote."""
+    killed = Knobs(tmp_path)
+    killed.now("decode")
+    killed.files.faults[fault] = errno.EBUSY
+    killed.knobs.stop()
+    assert killed.held.left() == (GOVERNOR,)
+    fresh = Knobs(tmp_path)
+    fresh.files.faults[fault] = errno.EBUSY
+    fresh.held.restore()
+    fresh.files.faults.clear()
+    fresh = Knobs(tmp_path)
+    fresh.held.restore()
+    assert fresh.say(GOVERNOR) == "schedutil"
+    assert fresh.held.left() == ()
+
+
+def test_a_refused_release_is_tried_again_by_and_by(knobs: Knobs) -> None:
+    knobs.now("decode")
+    knobs.files.faults["write:scaling_governor"] = errno.EIO
+    knobs.now()
+    knobs.files.faults.clear()
+    knobs.now()
+    assert knobs.say(GOVERNOR) == "performance"
+    knobs.time_s = 5.0
+    knobs.now()
+    assert knobs.say(GOVERNOR) == "schedutil"
+
+
+def test_a_refused_governor_is_tried_again_in_the_same_phase(knobs: Knobs) -> None:
+    knobs.files.faults["write:scaling_governor"] = errno.EBUSY
+    knobs.now("decode")
+    knobs.files.faults.clear()
+    knobs.now("decode")
+    assert knobs.say(GOVERNOR) == "schedutil"
+    knobs.time_s = 5.0
+    knobs.now("decode")
+    assert knobs.say(GOVERNOR) == "performance"
+
+
+def test_a_policy_that_comes_later_is_governed_too(knobs: Knobs) -> None:
+    knobs.now("decode")
+    later = knobs.root / GOVERNOR.replace("policy0", "policy4")
+    later.parent.mkdir()
+    later.write_text("ondemand\n")
+    knobs.now("decode")
+    assert later.read_text() == "performance\n"
+    knobs.now()
+    assert later.read_text() == "ondemand\n"
+
+
+def test_a_refused_step_leaves_the_one_before_known(tmp_path: Path) -> None:
+    knobs = Knobs(tmp_path)
+    knobs.now(headroom=0.8)
+    knobs.files.faults["write:max_freq"] = errno.EIO
+    knobs.now(headroom=0.5)
+    knobs.files.faults.clear()
+    fresh = Knobs(tmp_path)
+    fresh.held.restore()
+    assert fresh.say(f"{GPU}/max_freq") == "800000000"
+
+
+def test_a_kill_between_journal_and_write_loses_nothing(tmp_path: Path) -> None:
+    killed = Knobs(tmp_path)
+    killed.now(headroom=0.8)
+    killed.held.files._write = None  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
+        killed.now(headroom=0.5)
+    fresh = Knobs(tmp_path)
+    fresh.held.restore()
+    assert fresh.say(f"{GPU}/max_freq") == "800000000"
+
+
+def test_a_journal_that_is_full_for_a_while_does_not_end_the_holding(
+    knobs: Knobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_state: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(knobs.held._journal, "save", full)
+        knobs.now(headroom=0.5)
+    assert knobs.say(f"{GPU}/max_freq") == "800000000"
+    knobs.time_s = 5.0
+    knobs.now(headroom=0.5)
+    assert knobs.say(f"{GPU}/max_freq") == "300000000"
+
+
+@pytest.mark.parametrize("limit", [600_000_000, 200_000_000])
+def test_another_limit_of_a_device_never_gets_into_its_slot(knobs: Knobs, limit: int) -> None:
+    """max_freq of devfreq, too, reads as the lowest of all requests."""
+    knobs.files.limits["max_freq"] = limit
+    knobs.now(headroom=0.4)
+    assert knobs.say(f"{GPU}/max_freq") == "300000000"
+    knobs.now(headroom=1.0)
+    assert knobs.say(f"{GPU}/max_freq") == "800000000"
+    assert knobs.held.left() == ()
+
+
+def test_the_owners_limit_of_a_device_goes_back(knobs: Knobs) -> None:
+    (knobs.root / f"{GPU}/max_freq").write_text("600000000\n")
+    knobs.now(headroom=0.4)
+    assert knobs.say(f"{GPU}/max_freq") == "300000000"
+    knobs.now(headroom=1.0)
+    assert knobs.say(f"{GPU}/max_freq") == "600000000"
