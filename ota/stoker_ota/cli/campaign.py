@@ -12,22 +12,19 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from stoker_ota.cli import broker_words, campaign_screen
 from stoker_ota.cli.console import Console
+from stoker_ota.cli.fleet_keys import Keys
 from stoker_ota.cli.keyring import Keyring
-from stoker_ota.core import campaign, campaign_section, fleet_documents, fleet_gate
+from stoker_ota.core import campaign, campaign_section
 from stoker_ota.core.campaign import Plan, State
-from stoker_ota.core.clock import EARLIEST, Now
-from stoker_ota.core.fleet_documents import Desired
 from stoker_ota.core.topics import Topics
 from stoker_ota.drivers.campaign_ledger import SqliteLedger
 from stoker_ota.drivers.mqtt_operator import OperatorLink
 from stoker_ota.errors import InvalidRequest, OtaError, Unavailable, Unhealthy
-from stoker_ota.services import authority
 from stoker_ota.services.campaign_run import LEAVES, CampaignRun, Parts
 
 QUIET_S: Final = 1.0
@@ -35,7 +32,6 @@ QUIET_S: Final = 1.0
 GATHER_S: Final = 60.0
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 5.0
-ROLE: Final = "fleet"
 
 
 def run(args: Namespace, console: Console) -> None:
@@ -50,30 +46,6 @@ def run(args: Namespace, console: Console) -> None:
                 _report(args, console, desk)
             case _:
                 _order(args, console, desk)
-
-
-class Keys:
-    """Signs as the fleet; believes only what it has signed. Port ``Pen``."""
-
-    def __init__(self, ring: Keyring) -> None:
-        self._ring = ring
-
-    @cached_property
-    def _holder(self) -> authority.Holder:
-        return self._ring.holder(ROLE)
-
-    @cached_property
-    def _trust(self) -> Any:
-        return self._ring.trust()
-
-    def sign(self, desired: Desired) -> bytes:
-        payload = fleet_documents.desired_payload(desired)
-        fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
-        return authority.sign(fleet_documents.DESIRED_TYPE, payload, (self._holder,))
-
-    def read(self, data: bytes) -> Desired:
-        """Time is no reason: an old one is ours as well."""
-        return fleet_gate.open_desired(data, self._trust, Now(EARLIEST, trusted=False))
 
 
 @dataclass

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
-import tomllib
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from stoker_ota.cli import broker_words
+from stoker_ota.cli import broker_words, desired
 from stoker_ota.cli.console import Console
+from stoker_ota.cli.fleet_keys import ROLE
 from stoker_ota.cli.keyring import Keyring, moment, new_key
-from stoker_ota.core import envelope, fleet_documents, fleet_orders
-from stoker_ota.core.fleet_documents import Command, Desired, Target
+from stoker_ota.core import fleet_documents, fleet_orders, strict_json
+from stoker_ota.core.fields import MAX_VERSION
+from stoker_ota.core.fleet_documents import Command, Target
 from stoker_ota.core.topics import Topics
 from stoker_ota.drivers import folders
-from stoker_ota.errors import InvalidRequest, Unavailable
+from stoker_ota.errors import InvalidRequest, OtaError, Unavailable
 from stoker_ota.services import authority, device_ca
 
 AGAIN_S: Final = 5.0
-ROLE: Final = "fleet"
+MAX_RESULT_BYTES: Final = 120 << 10
+RESULT_WORDS: Final = ("id", "state", "code", "detail")
 
 
 def run(args: Namespace, console: Console) -> None:
     """One command. OtaError."""
     words = " ".join(part for part in (args.command, getattr(args, "verb", "")) if part)
     commands: dict[str, Callable[[Namespace, Console], None]] = {
-        "command": command, "desired": desired, "device enroll": enroll,
-    }  # fmt: skip
+        "command": command,
+        "desired": lambda args, console: desired.run(args, console, _link),
+        "device enroll": enroll,
+    }
     commands[words](args, console)
 
 
@@ -42,7 +48,7 @@ def command(args: Namespace, console: Console) -> None:
         args.word, to, args.args,
         identity=fleet_orders.uuid7(time.time_ns() // 1_000_000,
                                     int.from_bytes(os.urandom(10), "big")),
-        sequence=_next_sequence(ring), now=now, life_s=args.expires_s,
+        sequence=next_sequence(ring.folder), now=now, life_s=args.expires_s,
     )  # fmt: skip
     payload = fleet_documents.command_payload(made)
     fleet_documents.parse_command(payload)  # what a device would refuse is refused here
@@ -52,30 +58,6 @@ def command(args: Namespace, console: Console) -> None:
         _said(console, {"command": made.id, "file": str(args.output)}, f"{args.output}: {made.id}")
         return
     _send(args, console, made, data)
-
-
-def desired(args: Namespace, console: Console) -> None:
-    ring, now = Keyring(args), moment(args)
-    try:
-        table = tomllib.loads(folders.read(args.state, 256 << 10).decode())
-    except ValueError as error:
-        raise InvalidRequest(f"cannot read {args.state}: {error}") from error
-    if args.number:
-        table["version"] = args.number
-    topics = Topics(args.root)
-    topic = fleet_orders.place(topics, str(table.get("audience", "")))
-    if args.output is not None:
-        made, data = _made(ring, table, None, now, args.days)
-        folders.write_new(args.output, data)
-        _said(console, {"audience": made.audience, "version": made.version},
-              f"{args.output}: {made.audience} version {made.version}")  # fmt: skip
-        return
-    with _link(args) as link:
-        before = _before(link.kept(topic))
-        made, data = _made(ring, table, before, now, args.days)
-        link.publish(topic, data, retain=True)
-    _said(console, {"audience": made.audience, "version": made.version, "topic": topic},
-          f"{made.audience} version {made.version} is published")  # fmt: skip
 
 
 def enroll(args: Namespace, console: Console) -> None:
@@ -112,14 +94,11 @@ class Watch:
         device, leaf = self.topics.whose(topic)
         if leaf != "result":
             return False
-        try:
-            found = json.loads(payload)
-        except ValueError:
-            return False
-        if not isinstance(found, dict) or found.get("id") != self.identity:
+        found = told_result(payload)
+        if found is None or found.get("id") != self.identity:
             return False
         old = self.states.get(device)
-        if old is not None and int(old.get("number", 0)) >= int(found.get("number", 0)):
+        if old is not None and old["number"] >= found["number"]:
             return False
         self.states[device] = found
         return True
@@ -129,6 +108,20 @@ class Watch:
         return bool(self.states) and all(
             item.get("state") in fleet_orders.FINAL for item in self.states.values()
         )
+
+
+def told_result(payload: bytes) -> dict[str, Any] | None:
+    """A device's result, if it is one. It may be anybody's: its shape is judged here, once."""
+    try:
+        found = strict_json.loads(payload, max_bytes=MAX_RESULT_BYTES, what="result")
+    except OtaError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    number, words = found.get("number"), [found.get(key, "") for key in RESULT_WORDS]
+    if type(number) is not int or not all(isinstance(word, str) for word in words):
+        return None
+    return found
 
 
 def _send(args: Namespace, console: Console, made: Command, data: bytes) -> None:
@@ -186,28 +179,15 @@ def _link(args: Namespace) -> Any:
     return OperatorLink(place)
 
 
-def _made(
-    ring: Keyring, table: dict[str, Any], before: Desired | None, now: Any, days: int
-) -> tuple[Desired, bytes]:
-    made = fleet_orders.desired(table, before, now, days)
-    payload = fleet_documents.desired_payload(made)
-    fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
-    return made, authority.sign(fleet_documents.DESIRED_TYPE, payload, (ring.holder(ROLE),))
-
-
-def _before(data: bytes) -> Desired | None:
-    """What the broker has; it is only used to count on."""
-    if not data:
-        return None
-    limit = 4 * fleet_documents.MAX_DESIRED_BYTES
-    return fleet_documents.parse_desired(envelope.parse(data, max_bytes=limit).payload)
-
-
-def _next_sequence(ring: Keyring) -> int:
-    """Rising, also when the file is lost or several operators sign: seconds, or one more."""
-    path = ring.folder / "fleet-sequence"
-    kept = int(path.read_text()) if path.exists() else 0
-    number = max(kept + 1, int(time.time()))
+def next_sequence(folder: Path) -> int:
+    """Rising, also when the file is lost or damaged, or several operators sign: seconds, or one
+    more.
+    """
+    path = folder / "fleet-sequence"
+    kept, seconds = 0, int(time.time())
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        kept = int(path.read_text(encoding="utf-8"))
+    number = seconds if not 0 <= kept < MAX_VERSION else max(kept + 1, seconds)
     folders.replace(path, str(number).encode())
     return number
 

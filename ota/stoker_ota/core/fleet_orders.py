@@ -61,9 +61,16 @@ def value_of(text: str) -> object:
 
 
 def desired(
-    table: Mapping[str, object], before: Desired | None, now: datetime, days: int
+    table: Mapping[str, object],
+    before: Desired | None,
+    now: datetime,
+    days: int,
+    *,
+    newest: int = 0,
 ) -> Desired:
-    """The state of a TOML file, as the version after ``before``. InvalidRequest."""
+    """The state of a TOML file, as the version after ``before``, or after ``newest`` where devices
+    have more. InvalidRequest.
+    """
     audience = str(table.get("audience", ""))
     if before is not None and before.audience != audience:
         raise InvalidRequest(f"cannot follow {before.audience}: this is for {audience}")
@@ -74,7 +81,7 @@ def desired(
     groups, version = table.get("groups", ()), table.get("version", 0)
     if not isinstance(groups, list | tuple) or not isinstance(version, int):
         raise InvalidRequest("cannot read the desired state: groups is a list, version a number")
-    wanted = version or (before.version if before is not None else 0) + 1
+    wanted = version or max(before.version if before is not None else 0, newest) + 1
     if before is not None and wanted <= before.version:
         raise InvalidRequest(
             f"cannot go back to version {wanted}: devices have {before.version}",

@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from stoker_ota.core import campaign, campaign_count, campaign_section, campaign_share
+from stoker_ota.core import (
+    campaign,
+    campaign_count,
+    campaign_section,
+    campaign_share,
+    fleet_versions,
+)
 from stoker_ota.core.campaign import Counts, Plan, State
 from stoker_ota.core.campaign_count import Seen
 from stoker_ota.core.fleet_documents import Desired
@@ -21,9 +27,6 @@ from stoker_ota.errors import BadDocument, InvalidRequest, OtaError
 from stoker_ota.ports.campaign import Ledger, Pen, Post
 
 LIFE: Final = timedelta(days=90)
-MOST_AHEAD: Final = 1000
-"""So far a version may be ahead of ours by devices' word alone: the broker may have been set
-back, and nobody may use up all versions there are."""
 MAX_DEVICES: Final = 1_000_000
 _RANK: Final = {campaign.ABORTED: 2, campaign.PAUSED: 1}
 """Of two hands that moved at once, the more careful one wins."""
@@ -252,7 +255,7 @@ class CampaignRun:
 
     def _newest(self, audience: str, known: int) -> int:
         told = (seen.desired.get(audience, 0) for seen in self.devices.values() if seen.desired)
-        return max((n for n in told if known < n <= known + MOST_AHEAD), default=known)
+        return fleet_versions.newest(known, told)
 
 
 def _order(state: State) -> tuple[int, int, int]:

@@ -15,14 +15,20 @@ from rich.console import Console as Screen
 
 from stoker_ota.cli import campaign_screen
 from stoker_ota.cli.console import Console
-from stoker_ota.core import campaign, campaign_count, campaign_section, campaign_share
+from stoker_ota.core import (
+    campaign,
+    campaign_count,
+    campaign_section,
+    campaign_share,
+    fleet_versions,
+)
 from stoker_ota.core.campaign import Counts, Plan, State
 from stoker_ota.core.campaign_count import Seen
 from stoker_ota.core.fleet_documents import Desired, desired_payload, parse_desired
 from stoker_ota.core.topics import Topics
 from stoker_ota.drivers.campaign_ledger import SqliteLedger
 from stoker_ota.errors import BadDocument, BadSignature, InvalidRequest, Unavailable
-from stoker_ota.services.campaign_run import MOST_AHEAD, CampaignRun, Parts
+from stoker_ota.services.campaign_run import CampaignRun, Parts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PLAN = Plan("c-1", ("blue", "green"), "chat", 7, (50.0, 100.0), soak_s=10)
@@ -147,7 +153,7 @@ def test_what_nobody_has_signed_is_not_taken_over(world: World) -> None:
 def test_versions_go_on_after_those_that_devices_have(world: World) -> None:
     made = world.run()
     joined(made, desired={"g:blue": 17})
-    joined(made, 1, desired={"g:blue": MOST_AHEAD + 1})  # nobody may use them all up
+    joined(made, 1, desired={"g:blue": fleet_versions.MOST_AHEAD + 1})  # nobody may use them all up
     made.begin()
     assert world.document("blue").version == 18
 

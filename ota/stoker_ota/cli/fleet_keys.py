@@ -1,0 +1,38 @@
+"""The fleet's keys at work: they sign desired states, and believe only what they have signed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+from stoker_ota.cli.keyring import Keyring
+from stoker_ota.core import fleet_documents, fleet_gate
+from stoker_ota.core.clock import EARLIEST, Now
+from stoker_ota.core.fleet_documents import Desired
+from stoker_ota.services import authority
+
+ROLE: Final = "fleet"
+
+
+class Keys:
+    """Port ``Pen``."""
+
+    def __init__(self, ring: Keyring) -> None:
+        self._ring = ring
+
+    @cached_property
+    def _holder(self) -> authority.Holder:
+        return self._ring.holder(ROLE)
+
+    @cached_property
+    def _trust(self) -> Any:
+        return self._ring.trust()
+
+    def sign(self, desired: Desired) -> bytes:
+        payload = fleet_documents.desired_payload(desired)
+        fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
+        return authority.sign(fleet_documents.DESIRED_TYPE, payload, (self._holder,))
+
+    def read(self, data: bytes) -> Desired:
+        """Time is no reason: an old one is ours as well."""
+        return fleet_gate.open_desired(data, self._trust, Now(EARLIEST, trusted=False))
