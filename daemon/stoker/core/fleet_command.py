@@ -6,7 +6,7 @@ record reaches the disk and what is done between two moves is the fleet desk's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -29,6 +29,18 @@ TABLE: Final[Mapping[tuple[str, str], str]] = {
     ("running", "refused"): "rejected",  # it turned out to make no sense here
     ("running", "canceled"): "canceled",
 }
+
+LANE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("update.check", "update.install", "update.rollback"), "update"),
+    **dict.fromkeys(("policy.set", "model.activate"), "policy"),
+}
+"""Commands of one lane wait for each other; all others begin at once."""
+
+
+def free(command: str, at_work: Iterable[str]) -> bool:
+    """Whether it may begin beside these."""
+    lane = LANE.get(command)
+    return lane is None or all(LANE.get(other) != lane for other in at_work)
 
 
 def step(record: Record, what: str, code: str = "", text: str = "") -> Record:

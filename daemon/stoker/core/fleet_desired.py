@@ -1,7 +1,8 @@
 """The desired state: which documents count, and what the device should be by all of them.
 
 Versions rise for each audience; a lower or equal one is a replay. The device's own document
-overrides its groups' section by section, and it alone says which groups those are. Pure.
+overrides its groups' section by section, and it alone says which groups those are. A
+device with an [update] of its own is outside its groups' campaigns. Pure.
 """
 
 from __future__ import annotations
@@ -60,6 +61,12 @@ def merged(known: Mapping[str, Kept], device: str) -> dict[str, tuple[Kept, Mapp
     return found
 
 
+def has_own_update(known: Mapping[str, Kept], device: str) -> bool:
+    """Then it is outside its groups' campaigns."""
+    own = known.get(f"d:{device}")
+    return own is not None and "update" in own.sections
+
+
 def stale(known: Mapping[str, Kept], device: str, now_s: float) -> bool:
     """One that counts is past its expiry: somebody may be keeping newer ones from us."""
     counting = {kept.audience: kept for kept, _ in merged(known, device).values()}
@@ -71,11 +78,12 @@ def takes_part(campaign: Mapping[str, object], device: str) -> bool:
     and who takes part at 5 % also does at 10 %.
     """
     percent = campaign.get("percent", 100)
-    if campaign.get("paused") is True or not isinstance(percent, int | float):
+    strange = isinstance(percent, bool) or not isinstance(percent, int | float)
+    if campaign.get("paused") is True or strange:
         return False
     seed = f"{campaign.get('id', '')}\0{device}".encode()
     draw = int.from_bytes(hashlib.sha256(seed).digest()[:8], "big") / 2**64
-    return draw < percent / 100
+    return draw < float(str(percent)) / 100
 
 
 def wishes(known: Mapping[str, Kept], device: str) -> tuple[Wish, ...]:
@@ -88,6 +96,8 @@ def wishes(known: Mapping[str, Kept], device: str) -> tuple[Wish, ...]:
     if "runtime" in sections:
         found += _runtime(*sections["runtime"])
     campaign = sections["campaign"][1] if "campaign" in sections else {}
+    if has_own_update(known, device):  # a group's campaign is not about it
+        campaign = known[f"d:{device}"].sections.get("campaign", {})
     if "update" in sections and takes_part(campaign, device):
         kept, values = sections["update"]
         if values.get("deployment"):

@@ -1,11 +1,13 @@
 """What the fleet client must remember: commands, floors, desired states, the outbox (fleet.db).
 
-Everything is on the disk when a method returns. Floors and the session number have a twin
-in a small file beside it: they outlive a database that had to be set aside.
+Everything is on the disk when a method returns. Floors of commands and of desired states and
+the session number have a twin in a small file beside it: they outlive a database that had to
+be set aside.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,7 @@ from stoker.core import fleet_floors
 from stoker.core.fleet_desired import Kept
 from stoker.core.fleet_floors import Floor
 from stoker.drivers.sqlite_file import SqliteFile
-from stoker.errors import NotFound
+from stoker.errors import NotFound, StokerError, StorageFailed
 from stoker.events.fleet import FINAL, Parcel, Record
 from stoker.ports.fleet import Letter
 from stoker.ports.system import StateFile
@@ -64,7 +66,12 @@ _COLUMNS: Final = (
 )
 _SESSION: Final = "session"
 _BORN: Final = "born"
+_RAN: Final = "ran"
 _LOG_BYTES: Final = 4 << 20
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SqliteFleetStore:
@@ -76,11 +83,15 @@ class SqliteFleetStore:
         twin: StateFile,
         *,
         max_pages: int = 0,
-        wall_s: Callable[[], float] = time.time,
+        passed_s: Callable[[], float] = _since_boot,
     ) -> None:
+        """``passed_s``: a clock that nobody sets; what waits ages by it, over restarts too."""
         self._file = SqliteFile(path, "fleet records", STEPS, max_pages=max_pages)
-        self._twin, self._wall_s = twin, wall_s
+        self._twin, self._passed_s = twin, passed_s
         self._floors: dict[str, Floor] = {}
+        self._versions: dict[str, int] = {}  # of desired states, by audience
+        self._ran_s = 0.0  # before this process
+        self._begun_s = passed_s()
 
     def open(self) -> None:
         self._file.open()
@@ -89,9 +100,30 @@ class SqliteFleetStore:
         self._floors = {issuer: Floor(highest, closed) for issuer, highest, closed in rows}
         if not self.note(_BORN):
             self._begin_anew()
+        self._versions = self._twin_versions()
+        for audience, kept in self.desired().items():
+            self._versions[audience] = max(kept.version, self._versions.get(audience, 0))
+        self._resume_age()
 
     def close(self) -> None:
+        with contextlib.suppress(StokerError):  # a full disk: some age is forgotten
+            self.write_note(_RAN, str(self.age_s()))
         self._file.close()
+
+    def age_s(self) -> float:
+        """What ``Parcel.made_s`` is counted by: seconds in which somebody ran that could send."""
+        return self._ran_s + max(0.0, self._passed_s() - self._begun_s)
+
+    def _resume_age(self) -> None:
+        """Moments from later than now are another clock's: an earlier version wrote the wall's."""
+        self._begun_s = self._passed_s()
+        with self._file.reading() as con:
+            newest = con.execute("SELECT max(made_s) FROM outbox WHERE made_s < 1e9").fetchone()[0]
+        with contextlib.suppress(ValueError):
+            self._ran_s = float(self.note(_RAN) or 0.0)
+        self._ran_s = max(self._ran_s, newest or 0.0)
+        with contextlib.suppress(StorageFailed), self._file.writing() as con:
+            con.execute("UPDATE outbox SET made_s = ? WHERE made_s >= 1e9", (self._ran_s,))
 
     def _begin_anew(self) -> None:
         """An empty database: what the twin says of the one before must hold in it."""
@@ -102,10 +134,18 @@ class SqliteFleetStore:
                 self._floors[str(issuer)] = fleet_floors.records_lost(Floor(highest))
         session = twin.get(_SESSION, 0)
         with self._file.writing() as con:
+            for audience, version in self._twin_versions().items():
+                # that very document may come again, none before it
+                _write_desired(con, Kept(audience, version - 1, 0.0))
             for issuer, floor in self._floors.items():
                 _write_floor(con, issuer, floor)
             _write_note(con, _SESSION, str(session if isinstance(session, int) else 0))
             _write_note(con, _BORN, "1")
+
+    def _twin_versions(self) -> dict[str, int]:
+        kept = self._twin.load().get("desired")
+        found = kept.items() if isinstance(kept, dict) else ()
+        return {str(audience): version for audience, version in found if isinstance(version, int)}
 
     def next_session(self) -> int:
         number = int(self.note(_SESSION) or 0) + 1
@@ -183,14 +223,10 @@ class SqliteFleetStore:
         return {audience: _kept(audience, json.loads(text)) for audience, text in rows}
 
     def keep_desired(self, kept: Kept) -> None:
-        document = {
-            "version": kept.version, "expires_s": kept.expires_s, "groups": list(kept.groups),
-            "sections": {name: dict(values) for name, values in kept.sections.items()},
-        }  # fmt: skip
+        self._versions[kept.audience] = kept.version
+        self._save_twin(int(self.note(_SESSION) or 0))
         with self._file.writing() as con:
-            con.execute(
-                "INSERT OR REPLACE INTO desired VALUES (?, ?)", (kept.audience, _json(document))
-            )
+            _write_desired(con, kept)
 
     def wished(self, slot: str) -> str:
         return self.note(f"wish:{slot}")
@@ -235,7 +271,7 @@ class SqliteFleetStore:
             con.execute(
                 "INSERT INTO outbox (kind, topic, size_bytes, made_s, payload) "
                 "VALUES (?, ?, ?, ?, ?)",
-                (letter.kind, letter.topic, len(letter.payload), self._wall_s(), letter.payload),
+                (letter.kind, letter.topic, len(letter.payload), self.age_s(), letter.payload),
             )
 
     def _records(self, rest: str, values: tuple[object, ...]) -> list[Record]:
@@ -245,7 +281,8 @@ class SqliteFleetStore:
 
     def _save_twin(self, session: int) -> None:
         floors = {issuer: floor.highest for issuer, floor in self._floors.items()}
-        self._twin.save({_SESSION: session, "floors": floors})
+        versions = dict(self._versions)
+        self._twin.save({_SESSION: session, "floors": floors, "desired": versions})
 
     def _fold(self) -> None:
         if self._file.log_bytes() > _LOG_BYTES:
@@ -280,6 +317,14 @@ def _write_floor(con: Connection, issuer: str, floor: Floor) -> None:
     con.execute(
         "INSERT OR REPLACE INTO floors VALUES (?, ?, ?)", (issuer, floor.highest, floor.closed)
     )
+
+
+def _write_desired(con: Connection, kept: Kept) -> None:
+    document = {
+        "version": kept.version, "expires_s": kept.expires_s, "groups": list(kept.groups),
+        "sections": {name: dict(values) for name, values in kept.sections.items()},
+    }  # fmt: skip
+    con.execute("INSERT OR REPLACE INTO desired VALUES (?, ?)", (kept.audience, _json(document)))
 
 
 def _write_note(con: Connection, name: str, value: str) -> None:

@@ -102,7 +102,7 @@ class Parcel:
     kind: str  # result | upload | telemetry
     topic: str
     size_bytes: int
-    made_s: float
+    made_s: float  # as the store counts ages
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,7 @@ class FleetSnapshot:
     warnings: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     desired: Mapping[str, int] = field(default_factory=dict)  # audience → version accepted last
+    own_update: bool = False  # outside its groups' campaigns
     stale: bool = False  # a desired state is past its expiry
     outbox: int = 0
     outbox_bytes: int = 0

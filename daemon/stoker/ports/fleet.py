@@ -98,7 +98,9 @@ class FleetStore(Protocol):
         """Of an id that is not on record."""
 
     def forget(self, before_s: float, keep: int) -> None:
-        """Records that are over and expired before, beyond the newest ``keep``."""
+        """Records that are over and expired before, beyond the newest ``keep``; their sequences
+        are closed.
+        """
 
     def desired(self) -> Mapping[str, Kept]: ...
 
@@ -114,6 +116,9 @@ class FleetStore(Protocol):
     def put(self, letters: Sequence[Letter]) -> None: ...
 
     def waiting(self) -> Sequence[Parcel]: ...
+
+    def age_s(self) -> float:
+        """Now, as ``Parcel.made_s`` counts: no clock that somebody may set."""
 
     def payload(self, number: int) -> bytes: ...
 

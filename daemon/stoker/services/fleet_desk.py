@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,20 +16,20 @@ from typing import Final
 
 from stoker.core import fleet_command, fleet_desired, fleet_words
 from stoker.core.fleet_desired import Kept, Wish
+from stoker.core.fleet_words import moment
 from stoker.errors import Cancelled, InvalidRequest, NotFound, StokerError
 from stoker.events.fleet import RESULT, FleetSnapshot, Message, Record
 from stoker.ports.fleet import Addressee, FleetStore, Judge, Letter
-from stoker.services.fleet_outcome import Deed, Deeds, Outcome, ending
+from stoker.services.fleet_outcome import ADOPTED, Deed, Deeds, Outcome, ending
 from stoker_ota.core.topics import MAX_PAYLOAD_BYTES, Topics
 
 _log = logging.getLogger(__name__)
 KEEP_RECORDS: Final = 256
+MOST_RECORDS: Final = 2048
 EXPIRY_MARGIN_S: Final = 3600.0
 ANSWER_AGAIN_S: Final = 5.0  # the same command's answer, to one that asks again
 MAX_REFUSED: Final = 256
 TOLD_S: Final = 60.0
-LANE: Final = dict.fromkeys(("update.check", "update.install", "update.rollback"), "update")
-"""Commands of one lane wait for each other; all others begin at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,13 @@ class FleetDesk:
         return tuple(found)
 
     def snapshot(self, base: FleetSnapshot) -> FleetSnapshot:
-        now = self._with.judge.now()
+        now, me = self._with.judge.now(), self._with.me().device
         return replace(
             base,
             groups=self.groups,
             desired={name: kept.version for name, kept in self._known.items()},
-            stale=now.trusted
-            and fleet_desired.stale(self._known, self._with.me().device, now.at_s),
+            stale=now.trusted and fleet_desired.stale(self._known, me, now.at_s),
+            own_update=fleet_desired.has_own_update(self._known, me),
             commands=self.answered,
             forged=self.forged,
             last_command=self._last,
@@ -148,9 +149,9 @@ class FleetDesk:
             return
         me = replace(self._with.me(), groups=self.groups)
         if refusal == "expired":
-            self._refuse(record, "late", "expired", f"it expired at {_moment(record.expires_s)}")
+            self._refuse(record, "late", "expired", f"it expired at {moment(record.expires_s)}")
         elif refusal:
-            self._refuse(record, "refused", refusal, f"issued at {_moment(record.issued_s)}")
+            self._refuse(record, "refused", refusal, f"issued at {moment(record.issued_s)}")
         elif not meant(me):
             self._refuse(record, "refused", "wrong-target", "it is for somebody else")
         elif self._with.store.replayed(record.issuer, record.sequence):
@@ -251,11 +252,12 @@ class FleetDesk:
                 self._finish(self._open[identity], outcome)
 
     def tidy(self) -> None:
-        """Records whose commands can no longer be replayed are forgotten."""
+        """What has expired is forgotten, and what is too much: closed sequences bar replays."""
         self._look_at_trust()
         now = self._with.judge.now()
         if now.trusted:
             self._with.store.forget(now.at_s - EXPIRY_MARGIN_S, KEEP_RECORDS)
+        self._with.store.forget(math.inf, MOST_RECORDS if now.trusted else KEEP_RECORDS)
 
     def cancel(self, identity: str) -> None:
         """NotFound, or Cancelled's opposite: InvalidRequest when it is too late."""
@@ -269,10 +271,8 @@ class FleetDesk:
             raise InvalidRequest(f"cannot cancel {identity}: it can no longer be stopped")
 
     def _free(self, record: Record) -> bool:
-        lane = LANE.get(record.command)
-        return lane is None or not any(
-            LANE.get(self._open[identity].command) == lane for identity in self._deeds
-        )
+        at_work = (self._open[identity].command for identity in self._deeds)
+        return fleet_command.free(record.command, at_work)
 
     def _begin(self, record: Record) -> None:
         if record.state == "accepted" and record.issuer:
@@ -286,7 +286,10 @@ class FleetDesk:
             return
 
         def note(values: Mapping[str, object]) -> None:
-            noted = replace(self._open[running.id], notes={**running.notes, **values})
+            known = self._open[running.id]
+            noted = replace(known, notes={**known.notes, **values})
+            if ADOPTED in values:  # it goes on without us: that we ended was no try of it
+                noted = replace(noted, attempts=max(1, noted.attempts - 1))
             self._open[running.id] = noted
             self._with.store.move(noted, ())
 
@@ -344,7 +347,3 @@ def _polled(deed: Deed) -> Outcome | None:
     except Exception as error:  # a fault of ours ends the command, not the client
         _log.exception("fault in a command")
         return ending(error)
-
-
-def _moment(epoch_s: float) -> str:
-    return fleet_words.moment(epoch_s)

@@ -241,7 +241,7 @@ class FleetLink:
 
     def _send(self) -> None:
         waiting = self._headers()
-        gone = fleet_outbox.excess(waiting, self._parts.caps, self._parts.wall_s())
+        gone = fleet_outbox.excess(waiting, self._parts.caps, self._parts.store.age_s())
         if gone:
             self._give_up(gone)
         if not self.online:

@@ -11,6 +11,8 @@ from stoker.errors import Cancelled, Dependency, InvalidRequest, NotFound, Stoke
 from stoker.events.fleet import Record
 from stoker.ports.fleet import Letter
 
+ADOPTED: Final = "adopted"
+"""Noted by a deed that found its work going on after a restart."""
 _REJECTING: Final = (InvalidRequest, NotFound, Dependency)
 
 

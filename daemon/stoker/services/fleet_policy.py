@@ -1,18 +1,22 @@
 """Settings that the fleet may set: those that a reload takes over, kept beside the agent's state.
 
-The device's own files win over them. A set that the configuration refuses changes nothing.
+The device's own files win over them. A set is tried first, by this process only, and kept when
+the configuration takes it: one that is refused, or cut off by the power, changes nothing.
 Paths, users, sensors and the fleet's own access are not among them, on purpose.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from stoker.config.changes import LIVE
-from stoker.errors import InvalidRequest
+from stoker.errors import InvalidRequest, StokerError
 from stoker.ports.system import StateFile
 
 _log = logging.getLogger(__name__)
@@ -20,7 +24,8 @@ _NEVER: Final = ("device.", "access.", "users.", "groups.")
 ALLOWED: Final = tuple(key for key in LIVE if not key.startswith(_NEVER))
 """What a reload takes over, but for who the device is and who may do what on it."""
 MAX_VALUES: Final = 64
-_VALUES, _MODEL = "values", "model"
+_VALUES, _MODEL, _TRIAL = "values", "model", "trial"
+_RUN: Final = uuid.uuid4().hex  # the next process does not know this one's trial
 _PLAIN: Final = (str, int, float, bool)
 
 
@@ -29,28 +34,39 @@ class PolicyKeeper:
 
     def __init__(self, file: StateFile, reload: Callable[[], Future[tuple[str, ...]]]) -> None:
         self._file, self._reload = file, reload
+        self._lock = threading.Lock()
 
     def set(self, values: Mapping[str, object]) -> Future[Sequence[str]]:
         """Replaces the whole policy. Brings the keys that need a restart. InvalidRequest."""
         values = flat(values)
         check(values)
-        before = dict(self._file.load())
-        self._file.save({**before, _VALUES: dict(values)})
+        self._change({_TRIAL: {_RUN: values}})
         done: Future[Sequence[str]] = Future()
 
         def told(read_again: Future[tuple[str, ...]]) -> None:
             try:
-                done.set_result(read_again.result())
+                later = read_again.result()
+                self._change({_VALUES: values}, drop=_TRIAL)
             except Exception as error:
-                self._file.save(before)
+                with contextlib.suppress(StokerError):
+                    self._change({}, drop=_TRIAL)
                 done.set_exception(error)
+            else:
+                done.set_result(later)
 
         self._reload().add_done_callback(told)
         return done
 
     def keep_model(self, name: str) -> None:
         """A restart serves it too."""
-        self._file.save({**self._file.load(), _MODEL: name})
+        self._change({_MODEL: name})
+
+    def _change(self, fresh: Mapping[str, object], drop: str = "") -> None:
+        """A reload ends in another thread than commands do."""
+        with self._lock:
+            kept = {**self._file.load(), **fresh}
+            kept.pop(drop, None)
+            self._file.save(kept)
 
 
 def flat(values: Mapping[str, object], path: str = "") -> dict[str, object]:
@@ -79,7 +95,9 @@ def check(values: Mapping[str, object]) -> None:
 def tables(file: StateFile) -> tuple[dict[str, object], dict[str, object]]:
     """(before the files, after them): what was set, and the model that was activated."""
     kept = file.load()
-    values, model = kept.get(_VALUES), kept.get(_MODEL)
+    values, model, trial = kept.get(_VALUES), kept.get(_MODEL), kept.get(_TRIAL)
+    if isinstance(trial, Mapping) and _RUN in trial:
+        values = trial[_RUN]
     before = as_tables(values) if isinstance(values, Mapping) else {}
     return before, {"models": {"default": model}} if isinstance(model, str) else {}
 

@@ -126,6 +126,7 @@ class Reporter:
             "groups": list(fleet.groups),
             "desired": dict(fleet.desired),
             "desired_stale": fleet.stale,
+            "own_update": fleet.own_update,
             "results": done,
             "commands": list(source.commands),
         }  # fmt: skip

@@ -6,6 +6,7 @@ they look first at what is there already. They decide nothing about updates.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
@@ -15,7 +16,7 @@ from stoker.events import updates as seen
 from stoker.events.updates import Deployment, InstallOptions, UpdateJob
 from stoker.getters import Table
 from stoker.ports.updates import UpdateDoor
-from stoker.services.fleet_outcome import Outcome, SteppedDeed, ending
+from stoker.services.fleet_outcome import ADOPTED, Outcome, SteppedDeed, ending
 
 RETRY_S: Final = 5.0
 _SETTLED: Final = ("activating", "committed", "rolling-back")
@@ -78,6 +79,7 @@ class InstallDeed:
         if job is None or not self._is_wanted(job.deployment, job.version) or job.over:
             return False
         self._job = job.id
+        _adopted(self._note, job.id)
         return True
 
     def _listed(self, found: Sequence[Deployment]) -> Outcome | None:
@@ -153,6 +155,7 @@ class RollbackDeed(SteppedDeed):
         current = self._updates.job(self._updates.current_job)
         if self._before is not None and current is not None and current.kind == "rollback":
             self._job = current.id
+            _adopted(self._note, current.id)
         elif self._before is not None and now.current != self._before:
             return Outcome("done", data={"current": now.current})
         else:
@@ -160,3 +163,9 @@ class RollbackDeed(SteppedDeed):
             self._before = now.current
             self._asked = self._updates.rollback()
         return None
+
+
+def _adopted(note: Note, job: str) -> None:
+    """It goes on whether that can be written or not."""
+    with contextlib.suppress(errors.StorageFailed):
+        note({ADOPTED: job})

@@ -35,6 +35,7 @@ class Seen:
     code: str = ""
     detail: str = ""
     desired: Mapping[str, int] | None = None
+    own_update: bool = False  # its own desired state has one: no campaign is about it
 
 
 def heard(seen: Seen, leaf: str, payload: bytes, digest: str, now_s: float) -> Seen:
@@ -66,7 +67,11 @@ def standing(plan: Plan, percent: float, name: str, seen: Seen, now_s: float) ->
 
 def members(plan: Plan, devices: Mapping[str, Seen]) -> Iterable[tuple[str, Seen]]:
     wanted = set(plan.groups)
-    return ((name, seen) for name, seen in devices.items() if wanted & set(seen.groups))
+    return (
+        (name, seen)
+        for name, seen in devices.items()
+        if wanted & set(seen.groups) and not seen.own_update
+    )
 
 
 def counts(plan: Plan, percent: float, devices: Mapping[str, Seen], now_s: float) -> Counts:
@@ -84,7 +89,8 @@ def _state(seen: Seen, table: Table, digest: str) -> Seen:
     groups = table.texts("groups", (), max_items=8)
     desired = table.table("desired")
     versions = {name: desired.whole(name, low=0, high=(1 << 53) - 1) for name in desired.keys()[:8]}
-    seen = replace(seen, groups=groups, desired=versions)
+    own = table.flag("own_update", False)
+    seen = replace(seen, groups=groups, desired=versions, own_update=own)
     for row in table.tables("results", max_items=64):
         if campaign_share.is_of(row.text("id", max_bytes=128), digest):
             seen = _ended(seen, row.text("state", max_bytes=16), row.text("code", "", max_bytes=64))

@@ -93,3 +93,21 @@ def test_a_state_past_its_expiry_is_stale_only_if_it_counts() -> None:
     assert not fleet_desired.stale(known(old), ME, 20.0)
     assert fleet_desired.stale(known(own), ME, 20.0)
     assert not fleet_desired.stale(known(own), ME, 5.0)
+
+
+def test_an_update_of_ones_own_is_outside_the_groups_campaign() -> None:
+    group = kept("g:blue", update={"deployment": "chat", "version": 2},
+                 campaign={"id": "c", "percent": 100, "paused": True})  # fmt: skip
+    own = kept(f"d:{ME}", update={"deployment": "chat", "version": 9})
+    (wish,) = fleet_desired.wishes(known(group, own), ME)
+    assert wish.args["version"] == 9
+    assert fleet_desired.has_own_update(known(group, own), ME)
+    held = kept(f"d:{ME}", update={"deployment": "x"}, campaign={"id": "me", "paused": True})
+    assert fleet_desired.wishes(known(group, held), ME) == ()
+    assert fleet_desired.wishes(known(group, kept(f"d:{ME}")), ME) == ()
+    assert not fleet_desired.has_own_update(known(group, kept(f"d:{ME}")), ME)
+
+
+def test_a_share_that_is_no_number_reaches_nobody() -> None:
+    for percent in (True, "100", None, []):
+        assert not any(fleet_desired.takes_part({"percent": percent}, str(n)) for n in range(99))

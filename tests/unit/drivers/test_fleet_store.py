@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from stoker.core.fleet_desired import Kept
+from stoker.core.fleet_desired import Kept, is_news
 from stoker.drivers.fleet_store import SqliteFleetStore
 from stoker.drivers.state_file import JsonStateFile
 from stoker.errors import NotFound, StorageFailed
@@ -16,7 +17,7 @@ from stoker.ports.fleet import Letter
 
 def opened(folder: Path, max_pages: int = 0) -> SqliteFleetStore:
     twin = JsonStateFile(folder / "fleet-floors.json")
-    store = SqliteFleetStore(folder / "fleet.db", twin, max_pages=max_pages, wall_s=lambda: 1.0)
+    store = SqliteFleetStore(folder / "fleet.db", twin, max_pages=max_pages, passed_s=lambda: 1.0)
     store.open()
     return store
 
@@ -100,4 +101,42 @@ def test_a_full_disk_is_a_typed_error_and_loses_nothing(tmp_path: Path) -> None:
     assert len(store.waiting()) == held
     store.take_out([item.number for item in store.waiting()])
     store.add(record("2", 2), [Letter(RESULT, "t", b"x")])
+    store.close()
+
+
+def test_older_desired_states_are_replays_after_the_database_was_lost(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.keep_desired(Kept("d:x", 118, 9e9, {"update": {}}, ("blue",)))
+    store.keep_desired(Kept("g:blue", 1, 9e9, {}, ()))
+    store.close()
+    for _ in range(2):  # damaged again before anything came
+        (tmp_path / "fleet.db").write_bytes(b"no database at all" * 1000)
+        store = opened(tmp_path)
+        assert not is_news(store.desired(), "d:x", 3)
+        assert not is_news(store.desired(), "d:x", 117)
+        assert is_news(store.desired(), "d:x", 118)  # that one itself comes again from the broker
+        assert is_news(store.desired(), "g:blue", 1)
+        store.next_session()
+        store.close()
+
+
+def test_what_waits_does_not_age_by_the_clock_on_the_wall(tmp_path: Path) -> None:
+    passed = [5.0]
+    store = SqliteFleetStore(
+        tmp_path / "fleet.db", JsonStateFile(tmp_path / "f.json"), passed_s=lambda: passed[0]
+    )
+    store.open()
+    store.put([Letter(RESULT, "t", b"1")])
+    passed[0] += 100.0
+    assert store.age_s() - store.waiting()[0].made_s == 100.0
+    store.close()
+    passed[0] = 1.0  # booted anew
+    store.open()
+    passed[0] += 10.0
+    assert store.age_s() - store.waiting()[0].made_s == 110.0
+    store.close()
+    with sqlite3.connect(tmp_path / "fleet.db") as con:  # as an earlier version wrote it
+        con.execute("UPDATE outbox SET made_s = 1796000000.0")
+    store.open()
+    assert store.age_s() - store.waiting()[0].made_s == 0.0
     store.close()

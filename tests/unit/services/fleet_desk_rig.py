@@ -15,7 +15,7 @@ from stoker.errors import BadSignature, ConfigInvalid, InvalidRequest, StorageFa
 from stoker.events.fleet import Message, Record
 from stoker.ports.fleet import Addressee, Letter, Moment
 from stoker.services.fleet_desk import Desk, FleetDesk
-from stoker.services.fleet_outcome import Deed, Outcome
+from stoker.services.fleet_outcome import ADOPTED, Deed, Outcome
 from stoker_ota.core.topics import Topics
 
 ME = "dev-1"
@@ -57,12 +57,12 @@ class Judge:
     """Believes messages that say what they are: ``id command sequence``."""
 
     def __init__(self) -> None:
-        self.at_s = 1000.0
+        self.at_s, self.trusted = 1000.0, True
         self.kept: Kept | None = None
         self.untrusting: ConfigInvalid | None = None
 
     def now(self) -> Moment:
-        return Moment(self.at_s, trusted=True)
+        return Moment(self.at_s, self.trusted)
 
     def remember(self, proven_s: float) -> None:
         """Time is given here."""
@@ -94,6 +94,7 @@ class Deeds:
         self.begun: list[tuple[str, int]] = []
         self.held: set[str] = set()  # commands that go on until they are let go
         self.stoppable = True
+        self.adopting = False  # what was begun goes on over restarts
         self.cancel: Callable[[str], None] = lambda _identity: None
 
     def begin(self, record: Record, note: Callable[[Mapping[str, object]], None]) -> Deed:
@@ -104,6 +105,8 @@ class Deeds:
             raise RuntimeError("a fault of ours")
         if record.command == "cancel":
             self.cancel("2")
+        if self.adopting and record.attempts > 1:
+            note({ADOPTED: record.id})
         if not record.notes:
             note({"before": len(self.effects)})
         if record.id not in self.effects:
@@ -141,7 +144,7 @@ class Rig:
         self.start()
 
     def start(self) -> None:
-        self.store = CutStore(self.folder / "fleet.db", self.twin, wall_s=lambda: 1000.0)
+        self.store = CutStore(self.folder / "fleet.db", self.twin, passed_s=lambda: 1000.0)
         self.store.open()
         self.desk = FleetDesk(
             Desk(

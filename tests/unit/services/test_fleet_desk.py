@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.services.fleet_desk_rig import DESIRED, ME, Cut, Rig, good
 
+from stoker.core.fleet_command import MAX_ATTEMPTS
 from stoker.core.fleet_desired import Kept
 from stoker.errors import ConfigInvalid, InvalidRequest, NotFound, StorageFailed
 from stoker.events.fleet import FleetSnapshot
+from stoker.services.fleet_desk import KEEP_RECORDS
 
 
 @pytest.fixture
@@ -263,3 +265,43 @@ def test_groups_are_those_of_the_own_document(rig: Rig) -> None:
     assert rig.desk.subscriptions()[2:] == ("stoker/1/g/blue/desired", "stoker/1/g/blue/cmd")
     snapshot = rig.desk.snapshot(FleetSnapshot())
     assert snapshot.desired == {f"d:{ME}": 1}
+
+
+@pytest.mark.parametrize("pair", [("policy.set", "model.activate"), ("policy.set", "policy.set")])
+def test_policies_and_models_wait_for_each_other(rig: Rig, pair: tuple[str, str]) -> None:
+    rig.deeds.held = set(pair)
+    for number, word in enumerate(pair, 1):
+        rig.hear(good(str(number), word, number))
+    rig.turns()
+    assert [identity for identity, _ in rig.deeds.begun] == ["1"]
+    rig.deeds.held.clear()
+    rig.turns()
+    assert [identity for identity, _ in rig.deeds.begun] == ["1", "2"]
+
+
+def test_restarts_of_the_agent_do_not_end_a_long_update_that_goes_on(rig: Rig) -> None:
+    rig.deeds.held = {"work"}
+    rig.hear(good("1", "work", 1))
+    rig.turns()
+    rig.deeds.adopting = True
+    for _ in range(2 * MAX_ATTEMPTS):
+        rig.reboot()
+        rig.turns()
+    assert rig.results()[-1] == "running"
+    rig.deeds.held.clear()
+    rig.turns()
+    assert rig.results()[-1] == "succeeded"
+
+
+def test_records_are_bounded_when_nobody_keeps_the_clock(rig: Rig) -> None:
+    rig.judge.trusted = False
+    for number in range(KEEP_RECORDS + 40):
+        rig.hear(good(str(number), "work", number + 1))
+        rig.turns(2)
+    rig.desk.tidy()
+    assert len(rig.store.recent(9999)) == KEEP_RECORDS
+    before = len(rig.deeds.effects)
+    rig.hear(good("0", "work", 1))  # forgotten, and still not done again
+    rig.turns()
+    assert len(rig.deeds.effects) == before
+    assert rig.results()[-1] == "rejected"

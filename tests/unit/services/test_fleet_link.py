@@ -81,7 +81,7 @@ class Rig:
         self.now_s, self.draw = 100.0, 0.5
         self.broker = PlayedBroker()
         self.store = SqliteFleetStore(
-            folder / "fleet.db", MemoryStateFile(), wall_s=lambda: self.now_s
+            folder / "fleet.db", MemoryStateFile(), passed_s=lambda: self.now_s
         )
         self.store.open()
         parts = Parts(

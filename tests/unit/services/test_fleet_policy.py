@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
@@ -85,3 +86,55 @@ KEYS = st.sampled_from(["inference.max_tokens", "sampling.top_p", "quotas.queued
 @given(st.dictionaries(KEYS, st.integers(1, 9)))
 def test_tables_and_full_names_are_the_same(values: dict[str, object]) -> None:
     assert fleet_policy.flat(fleet_policy.as_tables(values)) == values
+
+
+class LateRig(Rig):
+    """``reload`` happens when the main loop comes to it; ``reboot`` is another process."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], None]] = []
+        super().__init__()
+
+    def reload(self) -> Future[tuple[str, ...]]:
+        done: Future[tuple[str, ...]] = Future()
+
+        def run() -> None:
+            try:
+                self.config()
+                done.set_result(())
+            except ConfigInvalid as error:
+                done.set_exception(error)
+
+        self.later.append(run)
+        return done
+
+    def run(self) -> None:
+        while self.later:
+            self.later.pop(0)()
+
+
+def test_a_power_cut_before_a_bad_policy_was_read_leaves_the_good_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = LateRig()
+    rig.keeper.set({"inference.max_tokens": 7})
+    rig.run()
+    rig.keeper.set({"inference.max_tokens": -1})
+    rig.later.clear()
+    monkeypatch.setattr(fleet_policy, "_RUN", "another process")
+    assert rig.config() == 7  # what the start reads
+    again = rig.keeper.set({"inference.max_tokens": -1})
+    rig.run()
+    with pytest.raises(ConfigInvalid):
+        again.result(0)
+    assert rig.config() == 7
+
+
+def test_a_refused_policy_does_not_bring_back_what_was_before_another_change() -> None:
+    rig = LateRig()
+    refused = rig.keeper.set({"inference.max_tokens": -1})
+    rig.keeper.keep_model("small")
+    rig.run()
+    with pytest.raises(ConfigInvalid):
+        refused.result(0)
+    assert fleet_policy.tables(rig.file) == ({}, {"models": {"default": "small"}})
