@@ -227,6 +227,7 @@ class _Wiring:
             commands=self._deeds.names,
             board=around.board,
             device=self._device,
+            storage=lambda: self._link.storage,
         )
         ways = Ways(
             partial(self._link.retain, self._topic("state")),

@@ -21,7 +21,7 @@ class Caps:
     max_age_s: float
 
 
-def order(waiting: Sequence[Parcel], suspect: Collection[int] = ()) -> list[Parcel]:
+def order(waiting: Sequence[Parcel], suspect: Collection[Name] = ()) -> list[Parcel]:
     """As they are to be sent; suspects come last, and each goes alone."""
     return sorted(
         waiting,
@@ -44,10 +44,23 @@ def excess(waiting: Sequence[Parcel], caps: Caps, now_s: float) -> list[int]:
     return gone
 
 
-def suspects(under_way: Collection[int], before: Collection[int]) -> set[int]:
+Name = int | str
+"""A message: its number in the outbox, or the topic of a value that is told on each connect."""
+
+
+def suspects(under_way: Sequence[Name], before: Sequence[Name]) -> set[Name]:
     """What was first on its way in this lost connection and in the one before: it may be why, and
     a poisoned message must not keep all others back.
     """
-    if not under_way or not before:
-        return set()
-    return {min(under_way)} & {min(before)}
+    return set(under_way[:1]) & set(before[:1])
+
+
+PASSING: Final = ("Quota exceeded", "Unspecified error", "Implementation specific error",
+                  "Packet identifier in use", "Server busy")  # fmt: skip
+"""What MQTT 5 calls refusals that say nothing about our rights."""
+
+
+def retry_s(refused: str, tries: int) -> float:
+    """Seconds until it is tried again after so many tries; also rights may be given."""
+    first, most = (5.0, 300.0) if refused in PASSING else (300.0, 3600.0)
+    return min(most, first * 2.0 ** min(tries, 20))

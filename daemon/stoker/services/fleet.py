@@ -7,7 +7,6 @@ Without a configured broker there is no such service. A fault here never stops i
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from stoker.core.fleet_words import moment
-from stoker.errors import StokerError, Unavailable
+from stoker.errors import StokerError, StorageFailed, Unavailable
 from stoker.events.fleet import (
     BrokerEvent,
     Connected,
@@ -29,8 +27,10 @@ from stoker.events.fleet import (
     Subscribed,
 )
 from stoker.ports.fleet import Broker, FleetListener, FleetStore
+from stoker.services.fleet_certificate import OwnCertificate
 from stoker.services.fleet_desk import FleetDesk
 from stoker.services.fleet_guest import HomeAssistant
+from stoker.services.fleet_inbox import Inbox
 from stoker.services.fleet_link import FleetLink
 from stoker.services.fleet_reports import Reporter
 from stoker.services.side_thread import SideThread
@@ -43,8 +43,6 @@ FETCH_S: Final = 5.0
 START_S: Final = 10.0
 TIDY_S: Final = 3600.0
 TROUBLE_S: Final = 5.0  # before a store that failed is tried again
-MAX_QUEUE: Final = 32  # messages; each may have a megabyte
-RENEW_S: Final = 30 * 86_400.0
 PAUSED: Final = "paused"
 RECENT: Final = 50
 
@@ -71,8 +69,7 @@ class FleetService:
 
     def __init__(self, build: Callable[[FleetService], Fleet], device: str, address: str) -> None:
         self._build = build
-        self._queue: queue.Queue[BrokerEvent | Callable[[], None]] = queue.Queue()
-        self._room = threading.Semaphore(MAX_QUEUE)
+        self._inbox = Inbox()
         self._listeners: list[FleetListener] = []
         self._snapshot = FleetSnapshot(state="waiting", device=device, broker=address)
         self._aside = SideThread("fleet-look")
@@ -82,7 +79,8 @@ class FleetService:
         self._fleet: Fleet | None = None  # once it has begun
         self._tidy_s = 0.0
         self._trouble_s = 0.0
-        self._certificate_s = 0.0
+        self._full_s = 0.0  # no work before this
+        self._certificate = OwnCertificate(time.time)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
     # the door
@@ -93,7 +91,7 @@ class FleetService:
     def stop(self, timeout_s: Seconds) -> None:
         """Says why before it leaves. Safe without a start."""
         self._stop.set()
-        self._queue.put(lambda: None)
+        self._inbox.put(lambda: None)
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -119,7 +117,7 @@ class FleetService:
         def act() -> None:
             fleet = self._ready()
             fleet.broker.adopt(fleet.device, pem.encode())
-            self._queue.put(lambda: self._adopted(fleet))
+            self._inbox.put(lambda: self._adopted(fleet))
 
         return self._aside.call(act)
 
@@ -140,20 +138,18 @@ class FleetService:
             except Exception as error:
                 asked.set_exception(error)
 
-        self._queue.put(look)
+        self._inbox.put(look)
         return asked
 
     # what its parts ask of it
 
     def tell(self, event: BrokerEvent) -> None:
-        """Any thread: what a broker reports. A flood waits in the broker's thread."""
-        if isinstance(event, Message):
-            self._room.acquire(timeout=30.0)
-        self._queue.put(event)
+        """Any thread: what a broker reports."""
+        self._inbox.put(event)
 
     def wake(self) -> None:
         """Any thread: something changed that a turn should see."""
-        self._queue.put(lambda: None)
+        self._inbox.put(lambda: None)
 
     def fetch(self, topic: str) -> Future[bytes]:
         """A retained message; b"" when none comes in time. Fleet thread."""
@@ -213,26 +209,45 @@ class FleetService:
     def _turn(self) -> None:
         fleet = self._fleet
         assert fleet is not None
-        try:
-            event = self._queue.get(timeout=self._wait_s(fleet))
-        except queue.Empty:
-            event = None
+        self._tidy(fleet)
+        event = self._inbox.get(self._wait_s(fleet))
         while event is not None:
             self._heard(fleet, event)
-            event = None if self._queue.empty() else self._queue.get_nowait()
+            event = self._inbox.get(0.0)
         if self._stop.is_set():
             return
         self._give_up_fetches(fleet)
-        fleet.desk.turn()
+        if fleet.monotonic_s() >= self._full_s:
+            self._kept(fleet, fleet.desk.turn)
         fleet.reporter.turn(fleet.link.online)
         fleet.guest.turn()
         fleet.link.turn()
+        self._publish(fleet)
+
+    def _tidy(self, fleet: Fleet) -> None:
+        """Before all else: a store that is full gets room."""
         now = fleet.monotonic_s()
         if now >= self._tidy_s:
             self._tidy_s = now + TIDY_S
-            fleet.desk.tidy()
+            self._kept(fleet, fleet.desk.tidy)
+            if fleet.link.storage:
+                self._kept(fleet, lambda: self._try_store(fleet))
             self._look_at_certificate(fleet)
-        self._publish(fleet)
+
+    def _try_store(self, fleet: Fleet) -> None:
+        fleet.store.write_note("tried", "")
+        fleet.link.storage_failed("")
+
+    def _kept(self, fleet: Fleet, act: Callable[[], None]) -> None:
+        """A full disk keeps no work from being tried again, and the link from nothing: somebody
+        must hear of it.
+        """
+        try:
+            act()
+        except StorageFailed as error:
+            self._full_s = fleet.monotonic_s() + TROUBLE_S
+            self._tidy_s = min(self._tidy_s, self._full_s + TROUBLE_S)
+            fleet.link.storage_failed(error.message)
 
     def _wait_s(self, fleet: Fleet) -> float:
         waits = [fleet.link.wake_s(), fleet.reporter.wake_s()]
@@ -243,7 +258,6 @@ class FleetService:
     def _heard(self, fleet: Fleet, event: BrokerEvent | Callable[[], None]) -> None:
         match event:
             case Message():
-                self._room.release()
                 self._received(fleet, event)
             case Connected():
                 self._look_at_certificate(fleet)
@@ -310,29 +324,19 @@ class FleetService:
         self._stop.wait(TROUBLE_S)
 
     def _publish(self, fleet: Fleet) -> None:
-        end = moment(self._certificate_s) if self._certificate_s else ""
+        end = self._certificate.expires
         base = FleetSnapshot(device=fleet.device, broker=fleet.address, certificate_expires=end)
         found = fleet.link.snapshot(fleet.desk.snapshot(base))
-        found = replace(found, warnings=(*found.warnings, *self._warnings()))
+        found = replace(found, warnings=(*found.warnings, *self._certificate.warnings()))
         if found != self._snapshot:
             self._tell(found)
-
-    def _warnings(self) -> tuple[str, ...]:
-        if not self._certificate_s:
-            return ()
-        left_s = self._certificate_s - time.time()
-        if left_s <= 0:
-            return ("this device's certificate has expired, or its clock is wrong",)
-        if left_s < RENEW_S:
-            return (f"this device's certificate expires in {left_s / 86_400:.0f} days",)
-        return ()
 
     def _adopted(self, fleet: Fleet) -> None:
         self._look_at_certificate(fleet)
         fleet.link.hurry()
 
     def _look_at_certificate(self, fleet: Fleet) -> None:
-        self._certificate_s = fleet.broker.certificate_expires()
+        self._certificate.end_s = fleet.broker.certificate_expires()
 
     def _tell(self, found: FleetSnapshot) -> None:
         self._snapshot = found

@@ -17,7 +17,7 @@ from typing import Final
 from stoker.core import fleet_command, fleet_desired, fleet_words
 from stoker.core.fleet_desired import Kept, Wish
 from stoker.core.fleet_words import moment
-from stoker.errors import Cancelled, InvalidRequest, NotFound, StokerError
+from stoker.errors import Cancelled, InvalidRequest, NotFound, StokerError, StorageFailed
 from stoker.events.fleet import RESULT, FleetSnapshot, Message, Record
 from stoker.ports.fleet import Addressee, FleetStore, Judge, Letter
 from stoker.services.fleet_outcome import ADOPTED, Deed, Deeds, Outcome, ending
@@ -74,7 +74,8 @@ class FleetDesk:
         for record in store.unfinished():
             self._open[record.id] = record
         self._look_at_trust()
-        self._follow_desired()
+        with contextlib.suppress(StorageFailed):  # ``tidy`` makes room and tries again
+            self._follow_desired()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -258,6 +259,7 @@ class FleetDesk:
         if now.trusted:
             self._with.store.forget(now.at_s - EXPIRY_MARGIN_S, KEEP_RECORDS)
         self._with.store.forget(math.inf, MOST_RECORDS if now.trusted else KEEP_RECORDS)
+        self._follow_desired()
 
     def cancel(self, identity: str) -> None:
         """NotFound, or Cancelled's opposite: InvalidRequest when it is too late."""
@@ -271,8 +273,7 @@ class FleetDesk:
             raise InvalidRequest(f"cannot cancel {identity}: it can no longer be stopped")
 
     def _free(self, record: Record) -> bool:
-        at_work = (self._open[identity].command for identity in self._deeds)
-        return fleet_command.free(record.command, at_work)
+        return fleet_command.free(record.command, (self._open[at].command for at in self._deeds))
 
     def _begin(self, record: Record) -> None:
         if record.state == "accepted" and record.issuer:

@@ -7,7 +7,7 @@ outbox. No prompt, no answer and no name of a user is in either. Fleet thread on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import stoker
@@ -36,6 +36,7 @@ class Sources:
     commands: tuple[str, ...]
     board: str
     device: str
+    storage: Callable[[], str] = field(default=lambda: "")  # why nothing can be kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ class Reporter:
             "desired": dict(fleet.desired),
             "desired_stale": fleet.stale,
             "own_update": fleet.own_update,
+            "storage": source.storage(),
             "results": done,
             "commands": list(source.commands),
         }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +49,18 @@ def test_what_stays_is_within_both_caps(items: list[tuple[str, int, float]]) -> 
 
 
 def test_the_head_of_two_lost_connections_is_suspect() -> None:
-    assert fleet_outbox.suspects({4, 5}, {4, 6}) == {4}
-    assert fleet_outbox.suspects({4, 5}, {3, 4}) == set()
-    assert fleet_outbox.suspects(set(), {4}) == set()
+    assert fleet_outbox.suspects([4, 5], [4, 6]) == {4}
+    assert fleet_outbox.suspects([4, 5], [3, 4]) == set()
+    assert fleet_outbox.suspects([], [4]) == set()
+    assert fleet_outbox.suspects(["d/x/state", 4], ["d/x/state"]) == {"d/x/state"}
+
+
+@pytest.mark.parametrize("why", [*fleet_outbox.PASSING, "Not authorized"])
+def test_what_is_refused_is_tried_again_at_growing_distances(why: str) -> None:
+    waits = [fleet_outbox.retry_s(why, tries) for tries in (0, 1, 2, 50)]
+    assert waits == sorted(waits)
+    assert 1.0 <= waits[0] < waits[1]
+    assert waits[-1] <= 3600.0
 
 
 def test_commands_may_overtake_each_other_but_not_come_back_later() -> None:

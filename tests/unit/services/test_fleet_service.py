@@ -18,6 +18,7 @@ from stoker.events.fleet import Connected, FleetSnapshot, Message, Record
 from stoker.ports.fleet import Addressee, FleetListener
 from stoker.services import fleet
 from stoker.services.fleet import Fleet, FleetService
+from stoker.services.fleet_inbox import MAX_MESSAGES
 from stoker.services.fleet_link import FleetLink, Parts
 from stoker_ota.core.topics import Topics
 
@@ -167,3 +168,45 @@ def test_a_document_that_does_not_come_is_nothing(rig: Rig) -> None:
     rig.turn()
     assert late.result(0) == b""
     assert rig.broker.gone[-1] == ("stoker/1/trust/3",)
+
+
+def test_a_full_disk_does_not_keep_the_link_from_its_turn(rig: Rig) -> None:
+    rig.online()
+    rig.base.deeds.held = {"work"}
+    rig.hear(good("a", "work"))
+    rig.base.store.full = True
+    rig.base.deeds.held.clear()
+    rig.turn()
+    assert rig.link.online
+    assert "disk is full" in rig.link.storage
+    rig.base.store.full = False
+    rig.now_s += 100.0
+    rig.turn()
+    rig.turn()
+    assert rig.link.storage == ""
+    assert rig.base.results()[-1] == "succeeded"
+
+
+def test_a_store_that_is_full_gets_room_before_anything_is_written(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(rig.base.desk, "tidy", lambda: done.append("tidy"))
+    monkeypatch.setattr(rig.base.desk, "turn", lambda: done.append("turn"))
+    rig.turn()
+    assert done == ["tidy", "turn"]
+
+
+def test_a_flood_is_hung_up_on_and_holds_up_nobody(rig: Rig) -> None:
+    rig.online()
+    for number in range(MAX_MESSAGES + 20):
+        rig.service.tell(Message(1, "t", b"", token=number + 1))
+    rig.turn()
+    assert rig.log == [f"ack {number + 1}" for number in range(MAX_MESSAGES)]
+    assert not rig.link.online
+    rig.now_s += 1000.0
+    rig.online()
+    for _ in range(MAX_MESSAGES + 5):  # of QoS 0: lost, as it may be
+        rig.service.tell(Message(2, "t", b""))
+    rig.turn()
+    assert rig.link.online
