@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stoker.config.changes import flatten
-from stoker.core import redaction
+from stoker.core import fleet_outbox, redaction
 from stoker.core.fleet_outbox import Caps
 from stoker.core.fleet_session import Pace
 from stoker.core.home_assistant import Places
@@ -82,6 +82,7 @@ class _Wiring:
         self._config, self._state_dir = config.fleet, Path(config.daemon.state_dir)
         self._topics, self._clock = Topics(config.fleet.root), MonotonicClock().monotonic_s
         self._identity = DeviceIdentity(lambda: around.installed.config.device)
+        self._caps = Caps(config.fleet.outbox_bytes, config.fleet.outbox_age_s)
         self._store = self._make_store()
         self._judge = self._make_judge()
         self._broker = self._make_broker()
@@ -129,9 +130,8 @@ class _Wiring:
         return PahoBroker(access, self._service.tell)
 
     def _make_link(self) -> FleetLink:
-        caps = Caps(self._config.outbox_bytes, self._config.outbox_age_s)
         parts = Parts(
-            self._broker, self._store, self._clock, time.time, random.random, caps,
+            self._broker, self._store, self._clock, time.time, random.random, self._caps,
             Pace(cap_s=self._config.reconnect_cap_s), self._clock_word,
         )  # fmt: skip
         return FleetLink(parts, self._device, self._topic("status"))
@@ -174,6 +174,7 @@ class _Wiring:
             trust_version=self._judge.trust_version,
             cancel=self._cancel,
             upload_topic=lambda transfer, number: self._topic("up", transfer, str(number)),
+            upload_room=lambda: fleet_outbox.upload_room(self._store.waiting(), self._caps),
             monotonic_s=self._clock,
         )
 

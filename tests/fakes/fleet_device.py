@@ -203,6 +203,7 @@ class _Wiring:
             trust_version=self._judge.trust_version,
             cancel=self._cancel,
             upload_topic=lambda transfer, number: self._topic("up", transfer, str(number)),
+            upload_room=lambda: 4 << 20,
             monotonic_s=time.monotonic,
         )
 

@@ -29,8 +29,7 @@ user {OPERATOR}
 topic readwrite {ROOT}/#
 user {COLLECTOR}
 topic read {ROOT}/d/#
-pattern read {ROOT}/d/%u/desired
-pattern read {ROOT}/d/%u/cmd
+pattern read {ROOT}/d/%u/#
 pattern read {ROOT}/g/+/desired
 pattern read {ROOT}/g/+/cmd
 pattern read {ROOT}/catalog
@@ -41,6 +40,8 @@ pattern write {ROOT}/d/%u/state
 pattern write {ROOT}/d/%u/status
 pattern write {ROOT}/d/%u/telemetry
 pattern write {ROOT}/d/%u/up/+/+
+pattern write {ROOT}/d/%u/ha
+pattern write homeassistant/device/%u/config
 """
 """Who may do what, the user being the device's id. docs/fleet.md shows the same."""
 

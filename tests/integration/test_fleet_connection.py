@@ -65,7 +65,7 @@ def test_a_good_way_is_told_step_by_step(
         fleet(private_bus, tmp_path / "device", child_env, broker) as rig,
     ):
         found = steps(rig.daemon)
-        assert [outcome for outcome, _ in found.values()] == ["ok"] * 7, found
+        assert [outcome for outcome, _ in found.values()] == ["ok"] * 8, found
         assert rig.facts()["State"] == "online"  # it was not thrown out
         shown = subprocess.run(
             [sys.executable, "-m", "stoker.cli.main", "--bus", private_bus.address, "fleet"],

@@ -44,6 +44,12 @@ def excess(waiting: Sequence[Parcel], caps: Caps, now_s: float) -> list[int]:
     return gone
 
 
+def upload_room(waiting: Sequence[Parcel], caps: Caps) -> int:
+    """Bytes of an upload that would not be given up: a quarter of the outbox is for results."""
+    taken = sum(item.size_bytes for item in waiting if item.kind == UPLOAD)
+    return max(0, caps.max_bytes * 3 // 4 - taken)
+
+
 Name = int | str
 """A message: its number in the outbox, or the topic of a value that is told on each connect."""
 

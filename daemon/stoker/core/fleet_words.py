@@ -18,6 +18,8 @@ from stoker.events.fleet import Record
 CHUNK_BYTES: Final = 61_440
 MAX_UPLOAD_BYTES: Final = 4 << 20
 MAX_DATA_BYTES: Final = 64 << 10
+WRITTEN: Final = (("result",), ("state",), ("status",), ("telemetry",), ("up", "test", "0"))
+"""Below the device's topic; what a guest reads is not among them: nothing would mean something."""
 
 
 def moment(epoch_s: float) -> str:

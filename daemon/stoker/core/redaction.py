@@ -12,18 +12,22 @@ from typing import Final
 
 GONE: Final = "[redacted]"
 _SECRET: Final = r"(?:pass(?:word|phrase|wd)?|secret|token|api[_-]?key|private[_-]?key|credential)"
+_VALUE: Final = r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
+# Each may begin anywhere and looks at no more than is bounded before it: a hostile line of
+# dashes or dots must not cost time by the square of its length.
 _PATTERNS: Final = (
     (re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL), GONE),
     (re.compile(r"(?i)(authorization\s*[:=]\s*)(?:\w+\s+)?\S+"), rf"\1{GONE}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._~=-]{8,}"), rf"\1 {GONE}"),
-    (re.compile(rf"(?i)(\b[\w-]*{_SECRET}\b[\"']?\s*[:=]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;]+)"),
-     rf"\1{GONE}"),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@]+@"), rf"\1{GONE}@"),
+    (re.compile(rf"(?i)({_SECRET}\b[\"']?\s*[:=]\s*){_VALUE}"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)([-_]{_SECRET}\s+){_VALUE}"), rf"\1{GONE}"),
+    (re.compile(r"(?i)([a-z0-9+.-]://)[^\s/@]+@"), rf"\1{GONE}@"),
     (re.compile(r"\b(?:sk|pk|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{8,}"), GONE),
-    (re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b"), GONE),
+    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]+\b"), GONE),
     (re.compile(r"\b[A-Za-z0-9+/]{60,}={0,2}"), GONE),
 )  # fmt: skip
 _NAME: Final = re.compile(rf"(?i)[\w.-]*{_SECRET}")
+_LONGEST: Final = 256
 SECRET_SETTINGS: Final = ("fleet.username", "fleet.password_file", "runner.shared_prefixes")
 """Shared prefixes are system prompts."""
 
@@ -47,7 +51,9 @@ def value(found: object) -> object:
 
 
 def _named(key: str, item: object) -> object:
-    return GONE if item and isinstance(item, str) and _NAME.fullmatch(key) else value(item)
+    """Whatever a secret's name holds is one, of any shape; that it is there (true) is none."""
+    secret = item and not isinstance(item, bool) and _NAME.fullmatch(key[-_LONGEST:])
+    return GONE if secret else value(item)
 
 
 def settings(flat: Mapping[str, object]) -> dict[str, object]:
@@ -58,4 +64,4 @@ def settings(flat: Mapping[str, object]) -> dict[str, object]:
 def _setting(key: str, found: object) -> object:
     if key in SECRET_SETTINGS:
         return GONE if found else found
-    return value(found)
+    return _named(key, found)

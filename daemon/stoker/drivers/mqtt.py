@@ -134,10 +134,12 @@ class PahoBroker:
 
         return DeviceCertificate(self._access.certificate, self._access.key, device, prove)
 
-    def test(self, device: str, topics: Sequence[str], publish: str) -> Sequence[ProbeStep]:
+    def test(
+        self, device: str, topics: Sequence[str], writes: Sequence[str]
+    ) -> Sequence[ProbeStep]:
         from stoker.drivers import mqtt_probe
 
-        return mqtt_probe.run(self._access, device, topics, publish)
+        return mqtt_probe.run(self._access, device, topics, writes)
 
     # the connecting thread
 

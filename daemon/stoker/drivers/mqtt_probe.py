@@ -1,4 +1,4 @@
-"""Why there is no connection: name, TCP, TLS, login and rights, one after the other.
+"""Why there is no connection: certificate, name, TCP, TLS, login and rights, one after the other.
 
 On a connection of its own with another client id, so that it disturbs nothing; what it
 publishes is empty. It blocks, and says what to do about each failure.
@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from stoker.drivers import mqtt_dial
@@ -19,6 +20,8 @@ from stoker.errors import Unavailable
 from stoker.events.fleet import Login, ProbeStep
 
 WAIT_S: Final = 10.0
+BACK_S: Final = 3.0
+_ACL: Final = "look at the broker's ACL: docs/fleet.md shows one"
 _HINTS: Final = {
     "dns": "is the name right, and is there a network? try: getent hosts NAME",
     "network": "is the broker running, and does a firewall let us through?",
@@ -31,22 +34,32 @@ _HINTS: Final = {
 
 
 def run(
-    access: BrokerAccess, device: str, topics: Sequence[str], publish: str
+    access: BrokerAccess, device: str, topics: Sequence[str], writes: Sequence[str]
 ) -> tuple[ProbeStep, ...]:
-    """Stops at the first step that the next ones need."""
-    steps: list[ProbeStep] = []
+    """Stops at the first step that the next ones need. ``writes``: all topics that we write; the
+    last of them is our own to read as well.
+    """
+    own = _tried("certificate", lambda: _own(access))
+    steps: list[ProbeStep] = [own]
     for name, look in (("dns", _dns), ("tcp", _tcp), ("tls", _tls)):
         step = _tried(name, lambda look=look: look(access))  # type: ignore[misc]
-        steps.append(step)
         if step.outcome == "failed":
-            return (*steps, *_skipped(name))
-    return (*steps, *_session(access, device, topics, publish), _clock(access))
+            return (*steps, _because(step, own), *_skipped(name))
+        steps.append(step)
+    return (*steps, *_session(access, device, topics, writes))
+
+
+def _because(step: ProbeStep, own: ProbeStep) -> ProbeStep:
+    """What a broker says of an expired certificate is no word about its authority."""
+    if own.outcome != "failed" or step.name not in ("tls", "login"):
+        return step
+    return replace(step, hint=f"{own.text}: {own.hint}")
 
 
 def prove(access: BrokerAccess, device: str) -> None:
     """Unavailable unless the broker lets us in. Blocks."""
     _tls(access)
-    steps = _session(access, device, (), "")
+    steps = _session(access, device, (), ())
     if steps[0].outcome != "ok":
         raise Unavailable(f"cannot use the new certificate: {steps[0].text}", hint=steps[0].hint)
 
@@ -99,7 +112,7 @@ def _dialled(access: BrokerAccess) -> socket.socket:
 
 
 def _session(
-    access: BrokerAccess, device: str, topics: Sequence[str], publish: str
+    access: BrokerAccess, device: str, topics: Sequence[str], writes: Sequence[str]
 ) -> list[ProbeStep]:
     talk = _Talk()
     for protocol in (5, 4):
@@ -108,11 +121,19 @@ def _session(
         if step.outcome != "failed" or not talk.old:
             break
     if step.outcome == "failed":
-        return [step, *_skipped("login")]
+        return [_because(step, _tried("certificate", lambda: _own(access))), *_skipped("login")]
     try:
-        return [step, talk.subscribe(topics), talk.publish(publish)] if topics else [step]
+        if not topics:
+            return [step]
+        granted = talk.subscribe([*topics, writes[-1]])
+        return [step, granted, talk.publish(writes), talk.came_back(writes[-1])]
     finally:
         talk.close()
+
+
+def client_id(device: str) -> str:
+    """Another than the device's own, which would be thrown out; at most 64 characters."""
+    return f"{device[:59]}-test"
 
 
 class _Talk:
@@ -125,12 +146,13 @@ class _Talk:
 
     def login(self, access: BrokerAccess, device: str, protocol: int) -> ProbeStep:
         self._v5 = protocol == mqtt_dial.V5
-        login = Login(f"{device}-test"[:64], protocol, ("", b""))
+        login = Login(client_id(device), protocol, ("", b""))
         client = self._client = mqtt_dial.make_client(access, login, clean=True)
         client.on_connect = lambda _c, _u, _f, code, _p: self._say("login", code)
         client.on_disconnect = lambda _c, _u, _f, code, _p: self._say("gone", code)
         client.on_subscribe = lambda _c, _u, _m, codes, _p: self._say("subscribe", codes)
-        client.on_publish = lambda _c, _u, _m, code, _p: self._say("publish", code)
+        client.on_publish = lambda _c, _u, mid, code, _p: self._say(f"publish {mid}", code)
+        client.on_message = lambda _c, _u, message: self._say(f"heard {message.topic}", True)
         mqtt_dial.dial(client, access, login, clean=True)
         client.loop_start()
         code = self._wait("login", "gone")
@@ -150,22 +172,32 @@ class _Talk:
             return _failed("subscribe", "the broker hangs up", "closed")
         refused = [t for t, code in zip(topics, codes, strict=False) if code.is_failure]
         if refused:
-            hint = "look at the broker's ACL: docs/fleet.md shows one"
-            return ProbeStep("subscribe", "failed", f"denied: {', '.join(refused)}", hint)
-        text = f"{len(topics)} topics granted (Mosquitto's acl_file grants all, and then is silent)"
-        return ProbeStep("subscribe", "ok", text)
+            return ProbeStep("subscribe", "failed", f"denied: {', '.join(refused)}", _ACL)
+        return ProbeStep("subscribe", "ok", f"{len(topics)} topics granted")
 
-    def publish(self, topic: str) -> ProbeStep:
-        self._client.publish(topic, b"", qos=1)
-        code = self._wait("publish", "gone")
-        if code is None or "publish" not in self._answers:
-            return _failed("publish", "the broker hangs up or does not answer", "closed")
-        if code.is_failure:
-            hint = "look at the broker's ACL: docs/fleet.md shows one"
-            return ProbeStep("publish", "failed", f"{topic}: {code}", hint)
+    def publish(self, topics: Sequence[str]) -> ProbeStep:
+        """Nothing, to each of them: no reader takes that for news."""
+        refused = []
+        for topic in topics:
+            sent = self._client.publish(topic, b"", qos=1)
+            code = self._wait(f"publish {sent.mid}", "gone")
+            if code is None or f"publish {sent.mid}" not in self._answers:
+                text = f"{topic}: the broker hangs up or does not answer"
+                return _failed("publish", text, "closed")
+            if code.is_failure:
+                refused.append(f"{topic}: {code}")
+        if refused:
+            return ProbeStep("publish", "failed", "; ".join(refused), _ACL)
         if not self._v5:
             return ProbeStep("publish", "unknown", "MQTT 3.1.1 does not tell whether it is allowed")
-        return ProbeStep("publish", "ok", f"{topic} is allowed")
+        return ProbeStep("publish", "ok", f"{len(topics)} topics are allowed")
+
+    def came_back(self, topic: str) -> ProbeStep:
+        """A broker may grant what it never delivers."""
+        if self._wait(f"heard {topic}", wait_s=BACK_S) is None:
+            text = f"what was published to {topic} did not come back: may this device read its own?"
+            return ProbeStep("loop-back", "failed", text, _ACL)
+        return ProbeStep("loop-back", "ok", "what was published came back")
 
     def close(self) -> None:
         if self._client is not None:
@@ -177,14 +209,14 @@ class _Talk:
             self._answers.setdefault(what, value)
             self._turn.notify_all()
 
-    def _wait(self, *names: str) -> Any:
+    def _wait(self, *names: str, wait_s: float = WAIT_S) -> Any:
         """The first answer of these; None when the time is over."""
         with self._turn:
-            self._turn.wait_for(lambda: any(n in self._answers for n in names), WAIT_S)
+            self._turn.wait_for(lambda: any(n in self._answers for n in names), wait_s)
             return next((self._answers[n] for n in names if n in self._answers), None)
 
 
-def _clock(access: BrokerAccess) -> ProbeStep:
+def _own(access: BrokerAccess) -> ProbeStep:
     end_s = mqtt_dial.certificate_end(access.certificate)
     if not end_s:
         return ProbeStep("certificate", "skipped", "this device shows no certificate")
@@ -207,7 +239,7 @@ def _failed(name: str, text: str, cause: str) -> ProbeStep:
 
 
 def _skipped(after: str) -> list[ProbeStep]:
-    names = ("dns", "tcp", "tls", "login", "subscribe", "publish")
+    names = ("dns", "tcp", "tls", "login", "subscribe", "publish", "loop-back")
     return [
         ProbeStep(name, "skipped", f"needs {after}") for name in names[names.index(after) + 1 :]
     ]

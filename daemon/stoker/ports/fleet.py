@@ -58,8 +58,10 @@ class Broker(Protocol):
     def adopt(self, device: str, pem: bytes) -> None:
         """Take a certificate into use once the broker has let us in with it. Blocks."""
 
-    def test(self, device: str, topics: Sequence[str], publish: str) -> Sequence[ProbeStep]:
-        """DNS, TCP, TLS, login and rights, on a connection of its own. Blocks."""
+    def test(
+        self, device: str, topics: Sequence[str], writes: Sequence[str]
+    ) -> Sequence[ProbeStep]:
+        """Certificate, DNS, TCP, TLS, login and rights, on a connection of its own. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from stoker.core.fleet_words import WRITTEN
 from stoker.errors import StokerError, StorageFailed, Unavailable
 from stoker.events.fleet import (
     BrokerEvent,
@@ -104,9 +105,9 @@ class FleetService:
     def test(self) -> Future[Sequence[ProbeStep]]:
         def look() -> Sequence[ProbeStep]:
             fleet = self._ready()
-            topics = fleet.desk.subscriptions()
-            probe = fleet.topics.device(fleet.device, "up", "test", "0")
-            return fleet.broker.test(fleet.device, topics, probe)
+            topics = (*fleet.desk.subscriptions(), *fleet.guest.subscriptions())
+            writes = [fleet.topics.device(fleet.device, *leaf) for leaf in WRITTEN]
+            return fleet.broker.test(fleet.device, topics, writes)
 
         return self._aside.call(look)
 
@@ -239,9 +240,7 @@ class FleetService:
         fleet.link.storage_failed("")
 
     def _kept(self, fleet: Fleet, act: Callable[[], None]) -> None:
-        """A full disk keeps no work from being tried again, and the link from nothing: somebody
-        must hear of it.
-        """
+        """A full disk stops no other part: somebody must hear of it."""
         try:
             act()
         except StorageFailed as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stoker.core import fleet_words
-from stoker.errors import DeadlineExceeded, InvalidRequest, StokerError
+from stoker.errors import DeadlineExceeded, InvalidRequest, StokerError, TooLarge
 from stoker.events.fleet import UPLOAD, Record
 from stoker.getters import Table
 from stoker.ports.doors import InferenceDoor
@@ -44,6 +44,7 @@ class Services:
     trust_version: Callable[[], int]
     cancel: Callable[[str], None]
     upload_topic: Callable[[str, int], str]
+    upload_room: Callable[[], int]  # bytes that the outbox keeps for sure
     monotonic_s: Callable[[], float]
 
 
@@ -170,6 +171,10 @@ class CommandDeeds:
                 Letter(UPLOAD, self._with.upload_topic(transfer, number), payload)
                 for number, payload in parts
             ]
+            size, room = sum(len(letter.payload) for letter in letters), self._with.upload_room()
+            if size > room:  # the outbox would give up a part of it
+                text = f"cannot send {name}: {size} bytes, the outbox has room for {room}"
+                return Outcome("refused", TooLarge.code, f"{text} (raise [fleet] outbox_bytes)")
             facts = {"transfer": transfer, "size": len(data), "chunks": len(parts) - 1}
             return Outcome("done", data=facts, letters=letters)
 

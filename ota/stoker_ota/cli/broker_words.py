@@ -16,7 +16,7 @@ from stoker_ota.values.fetching import Broker, Tls
 def add_broker(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     add = parser.add_argument
     add("--broker", metavar="ADDRESS", required=required, default="",
-        help="mqtts://HOST[:PORT], mqtt://HOST[:PORT] or unix:/PATH")  # fmt: skip
+        help="mqtts://HOST[:PORT], mqtt://localhost[:PORT] or unix:/PATH")  # fmt: skip
     add("--root", metavar="TOPIC", default=DEFAULT_ROOT, help="of all topics (default: stoker/1)")
     add("--ca", metavar="FILE", type=Path, help="PEM: whom to believe (default: the system's)")
     add("--certificate", metavar="FILE", type=Path, help="PEM: the operator's certificate")

@@ -1,11 +1,12 @@
 """A broker's address as configuration and command lines write it. Pure.
 
-mqtts://HOST[:PORT]   TLS, 8883        mqtt://HOST[:PORT]   plain, 1883
+mqtts://HOST[:PORT]   TLS, 8883        mqtt://localhost[:PORT]   plain, 1883, this machine only
 unix:/PATH            a socket on this machine
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 from urllib.parse import urlsplit
@@ -43,7 +44,21 @@ def broker(  # one argument a setting
     if wrong or "@" in rest or "/" in rest.rstrip("/"):
         raise InvalidRequest(
             f"cannot use {address[:100]!r} as a broker",
-            hint="mqtts://HOST, mqtt://HOST:PORT or unix:/PATH",
+            hint="mqtts://HOST, mqtt://localhost:PORT or unix:/PATH",
+        )
+    if scheme == "mqtt" and not _is_loopback(host):
+        raise InvalidRequest(
+            f"cannot use {address[:100]!r} as a broker: without TLS only this machine's own may be",
+            hint=f"mqtts://{host}",
         )
     secure = (tls or Tls()) if scheme == "mqtts" else None
     return Broker(host, port or PORTS[scheme], root=root, tls=secure, **who)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -104,23 +104,29 @@ def place(topics: Topics, audience: str) -> str:
     raise InvalidRequest(f"cannot publish for {audience!r}: it is d:DEVICE or g:GROUP")
 
 
+_READ: Final = ("g/+/desired", "g/+/cmd", "catalog", "trust/+", "b/+")
+_WRITTEN: Final = ("result", "state", "status", "telemetry", "up/+/+", "ha")
+_GUEST: Final = "homeassistant/device/{}/config"
+"""Home Assistant's own prefix; whoever has none loses nothing by the rule."""
+
+
 def mosquitto_rights(root: str) -> str:
-    """For acl_file, once for all devices: the user is the certificate's common name."""
-    read = ("d/%u/desired", "d/%u/cmd", "g/+/desired", "g/+/cmd", "catalog", "trust/+", "b/+")
-    write = ("d/%u/result", "d/%u/state", "d/%u/status", "d/%u/telemetry", "d/%u/up/+/+")
-    rows = [f"pattern read {root}/{item}" for item in read]
-    return "\n".join([*rows, *(f"pattern write {root}/{item}" for item in write)])
+    """For acl_file, once for all devices: the user is the certificate's common name. A device may
+    read all of its own, so that its test can see what comes back.
+    """
+    read = [f"{root}/d/%u/#", *(f"{root}/{item}" for item in _READ)]
+    told = [*(f"{root}/d/%u/{item}" for item in _WRITTEN), _GUEST.format("%u")]
+    rows = [f"pattern read {item}" for item in read]
+    return "\n".join([*rows, *(f"pattern write {item}" for item in told)])
 
 
 def emqx_rights(root: str) -> str:
     """For acl.conf, once for all devices (``peer_cert_as_username = cn``)."""
-    read = ("d/${username}/desired", "d/${username}/cmd", "g/+/desired", "g/+/cmd", "catalog",
-            "trust/+", "b/+")  # fmt: skip
-    write = ("d/${username}/result", "d/${username}/state", "d/${username}/status",
-             "d/${username}/telemetry", "d/${username}/up/+/+")  # fmt: skip
-    listed = ", ".join(f'"{root}/{item}"' for item in read)
-    told = ", ".join(f'"{root}/{item}"' for item in write)
-    return f"{{allow, all, subscribe, [{listed}]}}.\n{{allow, all, publish, [{told}]}}."
+    me = "${username}"
+    read = [f"{root}/d/{me}/#", *(f"{root}/{item}" for item in _READ)]
+    told = [*(f"{root}/d/{me}/{item}" for item in _WRITTEN), _GUEST.format(me)]
+    may_read, may_tell = (", ".join(f'"{item}"' for item in rows) for rows in (read, told))
+    return f"{{allow, all, subscribe, [{may_read}]}}.\n{{allow, all, publish, [{may_tell}]}}."
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from stoker_ota.errors import Unavailable
 from stoker_ota.values.fetching import Broker
 
 WAIT_S: Final = 15.0
+_UNKNOWN: Final = "Unsupported protocol version"
 _properties: Any = Properties  # it has no types
 
 
@@ -44,20 +45,21 @@ class OperatorLink:
         self._turn = threading.Condition()
         self._answers: dict[tuple[str, int], Any] = {}
         self._connected: Any = None
+        self._closed = False  # before it answered
+        self._old = False  # it speaks 3.1.1 only
         self._filters: list[str] = []
         self._client = self._make()
 
     def __enter__(self) -> Self:
-        host, port = self._broker.path or self._broker.host, self._broker.port or 1
-        try:
-            self._client.connect(host, port, keepalive=60, clean_start=True)
-        except (OSError, ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise Unavailable(f"cannot reach the broker {self._name}: {reason}") from error
-        self._client.loop_start()
-        if not self._until(lambda: self._connected is not None):
+        """MQTT 5 first; 3.1.1 where a broker refuses that, hangs up, or is silent."""
+        if not self._let_in() and not self._old:
+            self._old, self._connected, self._closed = True, None, False
+            self._client = self._make()
+            self._let_in()
+        if self._connected is None:
             self._client.loop_stop()
-            raise Unavailable(f"cannot use the broker {self._name}: it is silent")
+            what = "it hangs up" if self._closed else "it is silent"
+            raise Unavailable(f"cannot use the broker {self._name}: {what}")
         if self._connected.is_failure:
             self._client.loop_stop()
             raise Unavailable(
@@ -65,6 +67,22 @@ class OperatorLink:
                 hint="is this user or certificate known to it?",
             )
         return self
+
+    def _let_in(self) -> bool:
+        """Whether it has answered in this version of the protocol. Unavailable."""
+        host, port = self._broker.path or self._broker.host, self._broker.port or 1
+        more: dict[str, Any] = {} if self._old else {"clean_start": True}
+        try:
+            self._client.connect(host, port, keepalive=60, **more)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise Unavailable(f"cannot reach the broker {self._name}: {reason}") from error
+        self._client.loop_start()
+        self._until(lambda: self._connected is not None or self._closed)
+        known = self._connected is not None and self._connected.getName() != _UNKNOWN
+        if not known and not self._old:
+            self._client.loop_stop()
+        return known
 
     def __exit__(
         self,
@@ -77,10 +95,11 @@ class OperatorLink:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool, expiry_s: int = 0) -> None:
         """Returns when the broker has it. Unavailable when it does not take it."""
-        properties: Any = _properties(PacketTypes.PUBLISH)
-        if expiry_s:
+        more: dict[str, Any] = {}
+        if expiry_s and not self._old:
+            more["properties"] = properties = _properties(PacketTypes.PUBLISH)
             properties.MessageExpiryInterval = expiry_s
-        sent = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
+        sent = self._client.publish(topic, payload, qos=1, retain=retain, **more)
         key = ("publish", sent.mid)
         if not self._until(lambda: key in self._answers):
             raise Unavailable(f"cannot publish {topic}: the broker does not answer")
@@ -119,14 +138,16 @@ class OperatorLink:
     def _make(self) -> Any:
         broker = self._broker
         client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, broker.client_id, protocol=mqtt.MQTTv5,
+            CallbackAPIVersion.VERSION2, broker.client_id,
+            protocol=mqtt.MQTTv311 if self._old else mqtt.MQTTv5,
             transport="unix" if broker.path else "tcp",
+            **({"clean_session": True} if self._old else {}),
         )  # fmt: skip
         if broker.username:
             client.username_pw_set(broker.username, mqtt_link.password(broker.password_file))
         if broker.tls is not None and not broker.path:
             client.tls_set_context(mqtt_link.tls_context(broker))
-        client.on_connect = self._on_connect
+        client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_message = self._on_message
         client.on_publish = lambda _c, _u, mid, code, _p: self._say("publish", mid, code)
         client.on_subscribe = lambda _c, _u, mid, codes, _p: self._say("subscribe", mid, codes)
@@ -134,10 +155,18 @@ class OperatorLink:
 
     def _on_connect(self, client: Any, _u: Any, _flags: Any, code: Any, _properties: Any) -> None:
         with self._turn:
+            if client is not self._client:
+                return  # that of a protocol that it does not know
             again, self._connected = self._connected is not None, code
             self._turn.notify_all()
         if again and self._filters and not code.is_failure:
             client.subscribe([(item, 1) for item in self._filters])
+
+    def _on_disconnect(self, client: Any, _u: Any, _f: Any, _code: Any, _properties: Any) -> None:
+        with self._turn:
+            if client is self._client and self._connected is None:
+                self._closed = True
+                self._turn.notify_all()
 
     def _on_message(self, _client: Any, _userdata: Any, message: mqtt.MQTTMessage) -> None:
         with contextlib.suppress(UnicodeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +130,44 @@ def test_redaction_keeps_the_shape_of_facts(fact: object) -> None:
     if isinstance(fact, dict):
         assert isinstance(found, dict)
         assert found.keys() == fact.keys()
+
+
+def test_what_a_secrets_name_holds_is_one_of_any_shape() -> None:
+    facts = {"hf_token": 123456, "pw": {"password": ["hunter2"]}, "api_key": {"a": "b"},
+             "secret": True, "token": "", "max_tokens": 5}  # fmt: skip
+    assert redaction.value(facts) == {
+        "hf_token": redaction.GONE, "pw": {"password": redaction.GONE}, "api_key": redaction.GONE,
+        "secret": True, "token": "", "max_tokens": 5,
+    }  # fmt: skip
+    assert redaction.settings({"web.api_key": 77}) == {"web.api_key": redaction.GONE}
+
+
+@pytest.mark.parametrize(
+    "line", ["--api-key s3cret", "run --hf_token 's3cret x' y", "-password\ts3cret",
+             "--token=s3cret", '"password": ["s3cret"]', "x" * 500 + "password=s3cret", "a." * 200 + "b://u:s3cret@h",
+             "y" * 500 + "s3cret@host.org"],
+)  # fmt: skip
+def test_a_secret_on_a_line_is_gone_however_it_is_written(line: str) -> None:
+    assert "s3cret" not in redaction.text(line)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a-", "a.", "x", "ab+", "ab/", "a_", "a@", "password ", "://", "-"]
+)
+def test_a_hostile_line_costs_time_by_its_length_only(piece: str) -> None:
+    def took_s(length: int) -> float:
+        line, begun = piece * (length // len(piece)), time.process_time()
+        redaction.text(line)
+        return time.process_time() - begun
+
+    took_s(1000)
+    short = min(took_s(8000) for _ in range(3))
+    assert min(took_s(64_000) for _ in range(2)) < 8 * 4 * max(short, 0.002)
+
+
+def test_an_upload_gets_what_the_outbox_keeps_for_sure() -> None:
+    caps = Caps(256 << 10, 1e9)
+    room = fleet_outbox.upload_room([parcel(1, RESULT, 9999)], caps)
+    assert room == 192 << 10
+    assert fleet_outbox.upload_room([parcel(1, UPLOAD, 100 << 10)], caps) == 92 << 10
+    assert fleet_outbox.upload_room([parcel(1, UPLOAD, 1 << 20)], caps) == 0

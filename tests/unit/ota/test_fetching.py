@@ -262,9 +262,9 @@ def test_a_broker_s_address_is_read() -> None:
     assert (plain.port, plain.tls, plain.root) == (1884, None, "a/b")
     assert broker_address.broker("unix:/run/m.sock").path == "/run/m.sock"
     assert broker_address.broker("mqtt://[::1]:5").host == "::1"
-    for bad in ("", "broker", "http://x", "mqtt://", "mqtt://a/b", "mqtt://u:p@h", "mqtt://h:x",
-                "unix:run", "mqtts://h h"):  # fmt: skip
+    for bad in ("", "broker", "http://x", "mqtt://", "mqtt://a/b", "mqtt://10.0.0.1", "mqtt://host",
+                "mqtt://u:p@h", "mqtt://h:x", "unix:run", "mqtts://h h"):  # fmt: skip
         with pytest.raises(InvalidRequest):
             broker_address.broker(bad)
     with pytest.raises(InvalidRequest, match="topics below"):
-        broker_address.broker("mqtt://h", root="a.b/c")
+        broker_address.broker("mqtts://h", root="a.b/c")

@@ -88,6 +88,6 @@ def test_each_audience_has_its_place() -> None:
 def test_no_rule_lets_a_device_write_where_the_fleet_speaks() -> None:
     rows = fleet_orders.mosquitto_rights("stoker/1").split("\n")
     written = {row.split()[-1] for row in rows if " write " in row}
-    assert all("/d/%u/" in topic for topic in written)
+    assert all("/%u/" in topic for topic in written)
     assert not {topic for topic in written if topic.endswith(("cmd", "desired"))}
     assert "publish" in fleet_orders.emqx_rights("stoker/1")
