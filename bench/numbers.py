@@ -56,6 +56,13 @@ PAGES: Final = {
         "make bench NAME=thermal_lateness",
     ),
     "soak": ("Shaken", SOAK_WORDS, 'make bench NAME=soak ARGS="--seconds 600"'),
+    "fleet": (
+        "Fleet",
+        "Pulling an update from Mosquitto, 8 chunks at a time: `raw` is what the broker gives a "
+        "client that only listens, the line is W·C/RTT. A campaign of simulated devices with one "
+        "fault in ten ([fleet.md](fleet.md)).",
+        "make bench NAME=fleet",
+    ),
 }
 LOADS: Final = ("constant", "burst", "chat")
 MANY: Final = 24  # metrics, of which a table shows only those with a goal

@@ -110,6 +110,7 @@ def link(config: Config, device_id: str) -> Link:
         proxy=updates.proxy,
         plain_http=updates.plain_http,
         max_rate=updates.max_rate,
+        window=updates.mqtt_window,
         broker=_broker(config, device_id),
     )
 

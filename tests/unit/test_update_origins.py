@@ -24,8 +24,10 @@ def updates(**values: object) -> UpdatesConfig:
 
 
 def test_the_settings_of_the_network_are_those_of_the_link() -> None:
-    config = Config(updates=updates(ca="/ca", certificate="/c", key="/k", proxy="none", max_rate=5))
+    wide = {"max_rate": 5, "mqtt_window": 3}
+    config = Config(updates=updates(ca="/ca", certificate="/c", key="/k", proxy="none", **wide))
     made = link(config, "edge-1")
+    assert made.window == 3
     assert (made.tls, made.proxy, made.max_rate) == (Tls("/ca", "/c", "/k"), "none", 5)
     assert made.broker is None
 

@@ -190,6 +190,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "automatic": flag,
         "spread_s": number(0.0, DAY_S),
         "max_rate": whole(0, 1 << 40),
+        "mqtt_window": whole(1, 64),
         "metered": one_of("auto", "yes", "no"),
         "ca": file_or_none,
         "certificate": file_or_none,

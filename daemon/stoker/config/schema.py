@@ -180,6 +180,7 @@ class UpdatesConfig:
     automatic: bool = False  # install what a look finds, if it is one new deployment
     spread_s: Seconds = Seconds(0.0)  # over which a fleet's fetches begin
     max_rate: int = 0  # bytes a second from the network; 0 = as the manifest says
+    mqtt_window: int = 8  # chunks asked for at a time from a broker
     metered: str = "auto"  # auto (as NetworkManager says) | yes | no
     ca: str = ""  # PEM of whom to believe over TLS; "" = the system's list
     certificate: str = ""  # of this device, for servers that want one

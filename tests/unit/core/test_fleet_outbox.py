@@ -144,8 +144,8 @@ def test_what_a_secrets_name_holds_is_one_of_any_shape() -> None:
 
 @pytest.mark.parametrize(
     "line", ["--api-key s3cret", "run --hf_token 's3cret x' y", "-password\ts3cret",
-             "--token=s3cret", '"password": ["s3cret"]', "x" * 500 + "password=s3cret", "a." * 200 + "b://u:s3cret@h",
-             "y" * 500 + "s3cret@host.org"],
+             "--token=s3cret", '"password": ["s3cret"]', "x" * 500 + "password=s3cret",
+             "a." * 200 + "b://u:s3cret@h", "y" * 500 + "s3cret@host.org"],
 )  # fmt: skip
 def test_a_secret_on_a_line_is_gone_however_it_is_written(line: str) -> None:
     assert "s3cret" not in redaction.text(line)
