@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker_ota.core import fleet_orders, fleet_versions
+from stoker_ota.core import envelope, fleet_documents, fleet_orders, fleet_versions
 from stoker_ota.core.fleet_documents import Desired
 from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.ports.campaign import Ledger, Pen
@@ -30,20 +30,25 @@ class Found:
 
 def known(audience: str, pen: Pen, ledger: Ledger, broker: bytes) -> Found:
     """By the ledger and by what the broker keeps; b"" = it keeps nothing."""
-    before, remarks = None, []
-    for place, data in (("this folder", ledger.document(audience)), ("the broker", broker)):
-        if not data:
-            continue
-        try:
-            found = pen.read(data)
-            if found.audience != audience:
-                raise BadDocument(f"cannot use it: it is for {found.audience}")
-        except OtaError as error:
-            remarks.append(f"what {place} keeps of {audience} is not this fleet's: {error.message}")
-            continue
-        if before is None or found.version > before.version:
-            before = found
+    before, remarks = _own(ledger.document(audience)), []
+    try:
+        theirs = pen.read(broker) if broker else None
+        if theirs is not None and theirs.audience != audience:
+            raise BadDocument(f"cannot use it: it is for {theirs.audience}")
+    except OtaError as error:
+        theirs = None
+        remarks.append(f"what the broker keeps of {audience} is not this fleet's: {error.message}")
+    if theirs is not None and (before is None or theirs.version > before.version):
+        before = theirs
     return Found(before, tuple(remarks))
+
+
+def _own(data: bytes) -> Desired | None:
+    """The operator's own copy, as it is: whoever signed it may have another key by now."""
+    if not data:
+        return None
+    payload = envelope.parse(data, max_bytes=len(data)).payload
+    return fleet_documents.parse_desired(payload)
 
 
 def made(

@@ -148,3 +148,11 @@ def test_a_damaged_sequence_file_stops_nobody(tmp_path: Path, text: str) -> None
     first = fleet.next_sequence(tmp_path)
     assert 1_700_000_000 < first < 1 << 40
     assert fleet.next_sequence(tmp_path) > first
+
+
+def test_a_fleet_that_signs_with_another_key_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert published(tmp_path, Line(), version=41)[0] == 41
+    monkeypatch.setattr(__name__ + ".OPERATOR", FleetOperator(World()))
+    assert published(tmp_path, Line())[0] == 42
