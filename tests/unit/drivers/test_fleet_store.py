@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,4 +141,24 @@ def test_what_waits_does_not_age_by_the_clock_on_the_wall(tmp_path: Path) -> Non
         con.execute("UPDATE outbox SET made_s = 1796000000.0")
     store.open()
     assert store.age_s() - store.waiting()[0].made_s == 0.0
+    store.close()
+
+
+def test_a_store_that_is_full_of_records_gets_room_by_forgetting(tmp_path: Path) -> None:
+    store = opened(tmp_path, max_pages=64)
+    number = 0
+
+    def fill_up() -> None:
+        nonlocal number
+        while number < 5000:
+            number += 1
+            store.add(replace(record(str(number), number, "succeeded"), text="x" * 500), [])
+
+    with pytest.raises(StorageFailed):
+        fill_up()
+    assert number > 100
+    store.forget(math.inf, 16)
+    assert len(store.recent(9999)) == 16
+    store.add(record("fresh", number + 1), [])
+    assert store.replayed("ops", number - 20)
     store.close()
