@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 GONE: Final = "[redacted]"
-_SECRET: Final = r"(?:pass(?:word|phrase|wd)?|secret|token|api[_-]?key|private[_-]?key|credential)"
+_SECRET: Final = (
+    r"(?:pass(?:word|phrase|wd)?|pwd|secret|token|api[_-]?key|private[_-]?key|credential)"
+)
 _VALUE: Final = r"(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
 # Each may begin anywhere and looks at no more than is bounded before it: a hostile line of
 # dashes or dots must not cost time by the square of its length.

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from stoker.config.changes import LIVE
-from stoker.errors import InvalidRequest, StokerError
+from stoker.errors import Busy, InvalidRequest, StokerError
 from stoker.ports.system import StateFile
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,21 @@ class PolicyKeeper:
     def __init__(self, file: StateFile, reload: Callable[[], Future[tuple[str, ...]]]) -> None:
         self._file, self._reload = file, reload
         self._lock = threading.Lock()
+        self._free = threading.Semaphore()  # one is tried at a time
 
     def set(self, values: Mapping[str, object]) -> Future[Sequence[str]]:
-        """Replaces the whole policy. Brings the keys that need a restart. InvalidRequest."""
+        """Replaces the whole policy. Brings the keys that need a restart. InvalidRequest; Busy
+        while another one is tried.
+        """
         values = flat(values)
         check(values)
-        self._change({_TRIAL: {_RUN: values}})
+        if not self._free.acquire(blocking=False):
+            raise Busy("cannot set policy: another one is being tried")
+        try:
+            self._change({_TRIAL: {_RUN: values}})
+        except BaseException:
+            self._free.release()
+            raise
         done: Future[Sequence[str]] = Future()
 
         def told(read_again: Future[tuple[str, ...]]) -> None:
@@ -50,8 +59,10 @@ class PolicyKeeper:
             except Exception as error:
                 with contextlib.suppress(StokerError):
                     self._change({}, drop=_TRIAL)
+                self._free.release()
                 done.set_exception(error)
             else:
+                self._free.release()
                 done.set_result(later)
 
         self._reload().add_done_callback(told)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fakes.system import MemoryStateFile
 
 from stoker.config.parse import parse
-from stoker.errors import ConfigInvalid, InvalidRequest
+from stoker.errors import Busy, ConfigInvalid, InvalidRequest
 from stoker.services import fleet_policy
 from stoker.services.fleet_policy import PolicyKeeper
 
@@ -122,6 +122,7 @@ def test_a_power_cut_before_a_bad_policy_was_read_leaves_the_good_one(
     rig.keeper.set({"inference.max_tokens": -1})
     rig.later.clear()
     monkeypatch.setattr(fleet_policy, "_RUN", "another process")
+    rig.keeper = PolicyKeeper(rig.file, rig.reload)
     assert rig.config() == 7  # what the start reads
     again = rig.keeper.set({"inference.max_tokens": -1})
     rig.run()
@@ -138,3 +139,16 @@ def test_a_refused_policy_does_not_bring_back_what_was_before_another_change() -
     with pytest.raises(ConfigInvalid):
         refused.result(0)
     assert fleet_policy.tables(rig.file) == ({}, {"models": {"default": "small"}})
+
+
+def test_only_one_policy_is_tried_at_a_time() -> None:
+    rig = LateRig()
+    good = rig.keeper.set({"inference.max_tokens": 7})
+    with pytest.raises(Busy):
+        rig.keeper.set({"inference.max_tokens": -1})
+    rig.run()
+    assert good.result(0) == ()
+    assert rig.config() == 7
+    rig.keeper.set({"inference.max_tokens": 8})
+    rig.run()
+    assert rig.config() == 8
