@@ -129,6 +129,33 @@ def test_desired_states_count_on_from_what_the_broker_has(
     assert "cannot go back to version 1" in back.stderr
 
 
+def test_a_broker_and_a_folder_that_lost_their_memory_do_not_set_a_device_back(
+    rig: Rig, maker: Operator, tmp_path: Path
+) -> None:
+    file = tmp_path / "state.toml"
+    file.write_text(f'audience = "d:{DEVICE}"\n')
+
+    def publish() -> int:
+        version = int(ota("desired", str(file), *access(rig.broker), home=maker.home)["version"])
+        until(lambda: rig.facts()["Desired"] == {f"d:{DEVICE}": version}, f"{version}")
+        return version
+
+    def lose_all() -> None:
+        """What the broker retained is gone."""
+        session = rig.facts()["Session"]
+        rig.broker.restart_hard()
+        until(lambda: rig.facts()["Session"] > session, "another session", 60.0)
+        rig.online(60.0)
+
+    first = publish()
+    lose_all()
+    assert publish() == first + 1  # the folder knows
+    for path in (maker.home / "pki").glob("campaigns.db*"):
+        path.unlink()
+    lose_all()
+    assert publish() == first + 2  # the device knows
+
+
 def test_a_renewed_certificate_is_proven_before_it_is_used(rig: Rig, tmp_path: Path) -> None:
     broker = rig.broker
     assert broker.tls is not None
