@@ -136,7 +136,8 @@ def test_a_broker_and_a_folder_that_lost_their_memory_do_not_set_a_device_back(
     file.write_text(f'audience = "d:{DEVICE}"\n')
 
     def publish() -> int:
-        version = int(ota("desired", str(file), *access(rig.broker), home=maker.home)["version"])
+        said = ota("desired", str(file), *access(rig.broker), home=maker.home)
+        version = int(str(said["version"]))
         until(lambda: rig.facts()["Desired"] == {f"d:{DEVICE}": version}, f"{version}")
         return version
 
