@@ -8,18 +8,19 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.runner.tool_forms import DEEPSEEK, HERMES, LLAMA, MARKS, Form
+from stoker.runner.tool_forms import FORMS, HERMES, MARKS, Form
 from stoker.runner.tool_stream import ToolStream
 
-forms = st.sampled_from([HERMES, DEEPSEEK, LLAMA])
+forms = st.sampled_from(FORMS)
 _values = st.recursive(
     st.none() | st.integers(-9, 9) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=4,
 )
 _arguments = st.dictionaries(st.text(max_size=4), _values, max_size=3)
+_TAGS = ("<function=f>", "</function>", "<parameter=a>\n", "\n</parameter>", '{"name": "f')
 _pieces = st.lists(
-    st.sampled_from([*MARKS, "<tool", "<｜", "{", "}", "\n", " ", '"', "</", "a", "é", ";"])
+    st.sampled_from([*MARKS, *_TAGS, "<tool", "<｜", "{", "}", "\n", " ", '"', "</", "a", "é", ";"])
     | st.text(max_size=4)
     | _arguments.map(lambda found: json.dumps({"name": "f", "arguments": found})),
     max_size=12,
@@ -28,7 +29,7 @@ _pieces = st.lists(
 
 def _run(form: Form, parts: list[str]) -> tuple[str, list[tuple[str, str]]]:
     ids = itertools.count()
-    stream = ToolStream(form, ("f",), lambda: str(next(ids)))
+    stream = ToolStream(form, {"f": {}}, lambda: str(next(ids)))
     text = "".join(map(stream.feed, parts)) + stream.finish()
     return text, [(call.name, call.arguments) for call in stream.take()]
 
@@ -52,8 +53,6 @@ def test_text_without_marks_passes_unchanged(form: Form, text: str) -> None:
 @given(_arguments, st.text(alphabet="abc .\n", max_size=10))
 def test_what_is_written_as_a_call_is_read_as_one(arguments: dict[str, object], head: str) -> None:
     body = json.dumps({"name": "f", "arguments": arguments}, ensure_ascii=False)
-    if "</tool_call>" in body:
-        return
     text, calls = _run(HERMES, [f"{head}<tool_call>\n{body}\n</tool_call>"])
     assert text == head
     assert [(name, json.loads(given)) for name, given in calls] == [("f", arguments)]

@@ -242,4 +242,4 @@ def _tools(shaping: Shaping | None, job: str) -> ToolStream | None:
         return None
     numbers = itertools.count(1)
     # unique in a conversation: the job's name is random
-    return ToolStream(shaping.form, shaping.names, lambda: f"call_{job}_{next(numbers)}")
+    return ToolStream(shaping.form, shaping.offered, lambda: f"call_{job}_{next(numbers)}")

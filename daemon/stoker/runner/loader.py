@@ -134,12 +134,7 @@ class Loader:
         c = self._c
         self._refuse_other_kinds(request.path, model)
         vocabulary = Vocabulary(c, c.llama_model_get_vocab(model))
-        source = c.llama_model_chat_template(model, None)
-        template = ChatTemplate(
-            source.decode("utf-8", "replace") if source else CHATML,
-            bos=vocabulary.bos_text,
-            eos=vocabulary.eos_text,
-        )
+        template, said = self._template(model, vocabulary)
         size = llama_context.tokens_per_slot(request, int(c.llama_model_n_ctx_train(model)))
         context = llama_context.make(self._library, model, request, size)
         memory = LlamaMemory(c, context)
@@ -163,7 +158,7 @@ class Loader:
             fingerprint=fingerprint(request.path),
             state_kind=f"{request.kv_type} {self._library.version}",
         )
-        warnings = self._warnings(request)
+        warnings = self._warnings(request) + said
         adapters = llama_adapters.Shelf(self._library, model)
         adapters.take(request.adapters)
         warnings += tuple(reason for reason in adapters.reasons().values() if reason)
@@ -172,6 +167,20 @@ class Loader:
             vocabulary=vocabulary, template=template, facts=facts, warnings=warnings,
             adapters=adapters,
         )  # fmt: skip
+
+    def _template(self, model: Any, vocabulary: Vocabulary) -> tuple[ChatTemplate, tuple[str, ...]]:
+        """The model's template, with its second one for tools where it has one that works."""
+        bos, eos = vocabulary.bos_text, vocabulary.eos_text
+        source, second = (
+            (self._c.llama_model_chat_template(model, name) or b"").decode("utf-8", "replace")
+            for name in (None, b"tool_use")
+        )
+        tool_use, said = None, []
+        try:
+            tool_use = ChatTemplate(second, bos=bos, eos=eos) if second else None
+        except ModelUnavailable as error:
+            said.append(f"tools are told by the plain chat template: tool_use: {error}")
+        return ChatTemplate(source or CHATML, bos=bos, eos=eos, tool_use=tool_use), tuple(said)
 
     def _refuse_other_kinds(self, path: str, model: Any) -> None:
         c = self._c

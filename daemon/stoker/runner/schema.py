@@ -159,11 +159,11 @@ class Rules:
         self._count(path, depth)
         out: dict[str, object] = {}
         for part in parts:
-            for key, value in self._plain(part, path, depth).items():
+            for key, value in self.plain(part, path, depth).items():
                 out[key] = joined(key, out[key], value, path) if key in out else value
         return out
 
-    def _plain(self, part: object, path: str, depth: int) -> Schema:
+    def plain(self, part: object, path: str, depth: int) -> Schema:
         """A schema without a reference or ``allOf`` at its top."""
         if not isinstance(part, dict):
             raise wrong(path, "only objects can be merged")
@@ -171,7 +171,7 @@ class Rules:
             self._count(path, depth)
             if not isinstance(part["$ref"], str):
                 raise wrong(f"{path}.$ref", "not a text")
-            return self._plain(self._resolve(part["$ref"], path), path, depth + 1)
+            return self.plain(self._resolve(part["$ref"], path), path, depth + 1)
         return self._all(part, path, depth + 1) if "allOf" in part else part
 
     def _object(self, schema: Schema, path: str, depth: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from stoker.errors import InvalidRequest
 from stoker.events.prompt import NO_BUDGET, NO_LOGPROBS, Shape
 from stoker.events.runner import Delta, Generate
-from stoker.runner import gbnf, reasoning, schema, tool_forms, tool_prompt
+from stoker.runner import gbnf, reasoning, schema, tool_forms, tool_prompt, tool_tags
 from stoker.runner.grammar_rules import Grammar
 from stoker.runner.tool_forms import Form
 
@@ -37,13 +37,13 @@ def adapters_key(shape: Shape, keys: Mapping[str, str]) -> Acting:
 
 @dataclass(slots=True)
 class Shaping:
-    """``names`` are the tools' when calls are to be taken out of the text."""
+    """``offered`` are the tools (name → schema) when calls are to be taken out of the text."""
 
     grammar: Grammar | None = None
     logprobs: int = NO_LOGPROBS
     budget: int = NO_BUDGET
     form: Form | None = None
-    names: tuple[str, ...] = ()
+    offered: Mapping[str, object] = field(default_factory=dict)
     _bound: bool = field(default=False)
     _forced: bool = field(default=False)
 
@@ -108,14 +108,14 @@ def of(request: Generate, engine: Engine) -> Shaping | None:
     tools = tool_prompt.read_tools(shape.tools)
     calling = bool(tools) and shape.tool_choice != "none"
     form = engine.tool_form() if calling else None
-    names = tuple(tool_prompt.functions(tools)) if calling else ()
+    offered = tool_prompt.functions(tools) if calling else {}
     grammar = _grammar(shape)
     if calling and shape.tool_choice != "auto":
         if grammar is not None:
             raise _wrong("tool_choice", "a call that must be made leaves no place for a schema")
         assert form is not None
-        grammar = calls_grammar(form, tool_prompt.functions(tools), shape.tool_choice)
-    return Shaping(grammar, shape.logprobs, shape.reasoning_tokens, form, names)
+        grammar = calls_grammar(form, offered, shape.tool_choice)
+    return Shaping(grammar, shape.logprobs, shape.reasoning_tokens, form, offered)
 
 
 def calls_grammar(form: Form, offered: dict[str, object], choice: str) -> Grammar:
@@ -125,12 +125,17 @@ def calls_grammar(form: Form, offered: dict[str, object], choice: str) -> Gramma
             raise _wrong("tool_choice", f"there is no tool {choice!r}")
         offered = {choice: offered[choice]}
     made = [schema.Rules(parameters, f"t{n}r") for n, parameters in enumerate(offered.values())]
+    visit = tool_tags.arguments if form is tool_forms.TAGS else _json_arguments
     calls = [
-        (name, rules.visit(parameters, f"tools.{name}.parameters", 0))
+        (name, visit(rules, parameters, f"tools.{name}.parameters"))
         for (name, parameters), rules in zip(offered.items(), made, strict=True)
     ]
     text = schema.document(tool_forms.write(form, calls), made)
     return gbnf.parse(text, max_bytes=gbnf.MAX_MADE_BYTES)
+
+
+def _json_arguments(rules: schema.Rules, parameters: object, path: str) -> str:
+    return rules.visit(parameters, path, 0)
 
 
 def _grammar(shape: Shape) -> Grammar | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Final, NoReturn
 
 import jinja2
-from jinja2 import meta
-from jinja2.ext import loopcontrols
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import do_indent
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stoker.errors import InvalidRequest, ModelUnavailable
@@ -26,6 +28,7 @@ MAX_SOURCE_BYTES: Final = 256 * 1024
 MAX_OUTPUT_CHARS: Final = 16 * 1024 * 1024
 MAX_CPU_S: Final = 3.0
 MAX_MEMORY_BYTES: Final = 256 * 1024 * 1024
+MAX_INDENT: Final = 16
 CHATML: Final = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
@@ -58,10 +61,25 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
 
-class ChatTemplate:
-    """One compiled template. ``bos`` and ``eos`` are the model's own marker texts."""
+class _Generation(Extension):
+    """``{% generation %}`` marks what training counts; here it is as if it were not there."""
 
-    def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
+    tags: ClassVar[set[str]] = {"generation"}
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class ChatTemplate:
+    """One compiled template. ``bos`` and ``eos`` are the model's own marker texts.
+
+    ``tool_use`` is the model's second template, for requests with tools.
+    """
+
+    def __init__(
+        self, source: str, *, bos: str = "", eos: str = "", tool_use: ChatTemplate | None = None
+    ) -> None:
         """Raises ModelUnavailable when the source is too large or does not compile."""
         if len(source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
             raise ModelUnavailable(
@@ -69,19 +87,22 @@ class ChatTemplate:
             )
         self._markers = {"bos_token": bos, "eos_token": eos}
         self._thinks = CLOSE in source
-        self._taught = tool_forms.of_template(source)
+        self._tool_use = tool_use
+        self._knows_calls = "tool_calls" in source
         try:
             with bounded(cpu_s=MAX_CPU_S, memory_bytes=MAX_MEMORY_BYTES):
                 environment = _environment()
                 self._asks = meta.find_undeclared_variables(environment.parse(source))
                 self._template = environment.from_string(source)
+            knows_tools = "tools" in self._asks
+            self._form = tool_forms.of_template(source, knows_tools=knows_tools)
         except (jinja2.TemplateError, RecursionError, ValueError, OutOfBoundsError) as error:
             raise ModelUnavailable(f"cannot use the chat template: {error}") from error
 
     @property
     def tool_form(self) -> tool_forms.Form:
         """How this model writes calls."""
-        return self._taught if "tools" in self._asks else tool_forms.HERMES
+        return self._tool_use.tool_form if self._tool_use else self._form
 
     def render(
         self,
@@ -96,6 +117,10 @@ class ChatTemplate:
 
         ``thinking`` false: by the template's own switch, else with an empty thought.
         """
+        if tools and self._tool_use:
+            return self._tool_use.render(
+                messages, now=now, cpu_s=cpu_s, tools=tools, thinking=thinking
+            )
         text = self._render(messages, tool_prompt.read_tools(tools), now, cpu_s, thinking)
         if thinking or "enable_thinking" in self._asks:
             return text
@@ -112,30 +137,54 @@ class ChatTemplate:
         thinking: bool,
     ) -> str:
         if "tools" not in self._asks:
-            messages, tools = tool_prompt.spelled_out(messages, tools), ()
+            spell = tool_prompt.told if self._writes_calls else tool_prompt.spelled_out
+            messages, tools = spell(messages, tools, self._form), ()
         values: dict[str, object] = {
             **self._markers,
-            "messages": tool_prompt.for_template(messages, self.tool_form),
             "add_generation_prompt": True,
-            "tools": list(tools) or None,
+            # some ask whether there are any, some go through them whatever they are
+            **({"tools": list(tools)} if tools else {}),
             **({} if thinking else {"enable_thinking": False}),
             "documents": None,
             "strftime_now": lambda form: now.strftime(str(form)[:200]),
         }
         try:
+            return self._generate(messages, values, cpu_s)
+        except jinja2.TemplateError as error:
+            folded = tool_prompt.folded(messages)
+            if folded == list(messages):
+                raise _refuse(str(error)) from error
+            try:
+                return self._generate(folded, values, cpu_s)
+            except jinja2.TemplateError:
+                raise _refuse(str(error)) from error
+
+    @property
+    def _writes_calls(self) -> bool:
+        """It shows no tools, but calls in its model's own form."""
+        return self._knows_calls and self._form.start == tool_forms.DEEPSEEK.start
+
+    def _generate(
+        self, messages: Sequence[Message], values: dict[str, object], cpu_s: float
+    ) -> str:
+        """Raises InvalidRequest, and TemplateError where the template itself refuses."""
+        told = tool_prompt.for_template(messages, self._form)
+        try:
             with bounded(cpu_s=cpu_s, memory_bytes=MAX_MEMORY_BYTES):
-                return _join(self._template.generate(values))
-        except (jinja2.TemplateError, OutOfBoundsError, RecursionError) as error:
+                return _join(self._template.generate({**values, "messages": told}))
+        except (OutOfBoundsError, RecursionError) as error:
             raise _refuse(str(error)) from error
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
             raise _refuse(f"{type(error).__name__}: {error}") from error
 
 
 def _environment() -> _Sandbox:
-    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    for name in ("center", "format", "indent", "pprint", "random", "wordwrap", "xmlattr"):
+    extensions = [loopcontrols, _Generation]
+    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    for name in ("center", "format", "pprint", "random", "wordwrap", "xmlattr"):
         environment.filters.pop(name, None)
     environment.filters["tojson"] = _tojson
+    environment.filters["indent"] = _indent
     environment.globals.pop("lipsum", None)
     environment.globals["raise_exception"] = _raise
     return environment
@@ -178,8 +227,22 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """As templates from Hugging Face expect it: plain JSON, not escaped for HTML."""
-    if indent is not None and not 0 <= indent <= 16:
-        raise OutOfBoundsError("an indent of more than 16")
+    if indent is not None and not 0 <= indent <= MAX_INDENT:
+        raise OutOfBoundsError(f"an indent of more than {MAX_INDENT}")
     return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+        sort_keys=sort_keys, default=_listed,
+    )  # fmt: skip
+
+
+def _listed(value: object) -> list[object]:
+    """``map`` and ``select`` give generators; the limits of time and memory hold in here too."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _indent(text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+    if (len(width) if isinstance(width, str) else width) > MAX_INDENT:
+        raise OutOfBoundsError(f"an indent of more than {MAX_INDENT}")
+    return do_indent(text, width, first, blank)

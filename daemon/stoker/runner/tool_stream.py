@@ -6,38 +6,47 @@ out to be none goes out as the text it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from stoker.events.prompt import ToolCall
 from stoker.runner import tool_forms
-from stoker.runner.tool_forms import Form
+from stoker.runner.tool_forms import Form, Reading
 
 MAX_CALL_CHARS: Final = 256 * 1024
 MAX_CALLS: Final = 64
+MAX_END_MARKS: Final = 16  # in the texts of one call
 
 
 class ToolStream:
     """``calls`` fills up as text comes; ``new_id`` names a call."""
 
     __slots__ = (
+        "_first",
         "_form",
         "_fresh",
         "_held",
         "_inside",
-        "_names",
+        "_marks",
         "_new_id",
+        "_next",
+        "_offered",
         "_started",
         "_taken",
         "calls",
     )
 
-    def __init__(self, form: Form, names: Sequence[str], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, form: Form, offered: Mapping[str, object], new_id: Callable[[], str]
+    ) -> None:
+        """``offered``: the tools' names → schemas of their arguments."""
         self._form = form
-        self._names = tuple(names)
+        self._offered = offered
         self._new_id = new_id
         self._held = ""
         self._inside = False
+        self._next = self._marks = 0  # where to look for an end mark; how many were none
+        self._first = 0  # where the text goes on after the first of those
         self._started = False  # something but white space has come
         self._fresh = False  # nothing but white space has come since the last call
         self.calls: list[ToolCall] = []
@@ -65,13 +74,16 @@ class ToolStream:
 
     def finish(self) -> str:
         """The answer has ended: a call that only lacks its end mark is one all the same."""
+        out = ""
+        while self._inside:
+            body = self._held.removeprefix(self._form.start)
+            body = body[: len(body) - _partial(body, self._form.end)]
+            if self._take(self._read(body)):
+                self._leave(len(self._held))
+            else:
+                out += self._give_up() + self.feed("")
         held, self._held = self._held, ""
-        if not self._inside:
-            return "" if self._fresh and not held.strip() else held
-        self._inside = False
-        body = held.removeprefix(self._form.start)
-        body = body[: len(body) - _partial(body, self._form.end)]
-        return "" if self._take(body) else held
+        return out + ("" if self._fresh and not held.strip() else held)
 
     def _outside(self) -> str:
         if self._form.bare and not self._started and self._begins_bare():
@@ -80,7 +92,7 @@ class ToolStream:
         at = self._held.find(start)
         if at >= 0:
             text, self._held = self._held[:at], self._held[at:]
-            self._inside = True
+            self._inside, self._next = True, len(start)
             return self._seen(text)
         keep = _partial(self._held, start)
         if self._fresh and not self._held[: len(self._held) - keep].strip():
@@ -102,25 +114,37 @@ class ToolStream:
     def _within(self) -> str:
         end = self._form.end
         if len(self._held) > MAX_CALL_CHARS:
-            return self._give_up(len(self._held))
-        at = self._held.find(end) if end else -1
-        if at < 0:
-            return ""
-        body = self._held[len(self._form.start) : at]
-        if not self._take(body):
-            return self._give_up(at + len(end))
-        self._held = self._held[at + len(end) :]
-        self._inside = False
+            return self._give_up()
+        while end and (at := self._held.find(end, self._next)) >= 0:
+            reading = self._read(self._held[len(self._form.start) : at])
+            self._next = at + len(end)
+            if self._take(reading):
+                self._leave(self._next)
+                return ""
+            self._first = self._first or self._next
+            self._marks += 1
+            if not reading.cut or self._marks >= MAX_END_MARKS:
+                return self._give_up()
+        self._next = max(self._next, len(self._held) - len(end) + 1)
         return ""
 
-    def _give_up(self, size: int) -> str:
-        text, self._held = self._held[:size], self._held[size:]
-        self._inside = False
+    def _give_up(self) -> str:
+        """It is no call; what stands after its first end mark may be one."""
+        text = self._leave(self._first or len(self._held))
         self._started, self._fresh = True, False
         return text
 
-    def _take(self, body: str) -> bool:
-        found = tool_forms.read(self._form, body, self._names)
+    def _leave(self, size: int) -> str:
+        text, self._held = self._held[:size], self._held[size:]
+        self._inside = False
+        self._first = self._next = self._marks = 0
+        return text
+
+    def _read(self, body: str) -> Reading:
+        return tool_forms.read(self._form, body, self._offered)
+
+    def _take(self, reading: Reading) -> bool:
+        found = reading.calls
         if not found or len(self.calls) + len(found) > MAX_CALLS:
             return False
         self.calls += [ToolCall(self._new_id(), call.name, call.arguments) for call in found]

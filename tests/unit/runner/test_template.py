@@ -78,6 +78,58 @@ def test_earlier_thoughts_are_left_out_of_the_history() -> None:
     assert "hm" not in ChatTemplate(R1).render(talk, now=NOW)
 
 
+GEMMA = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}"
+    "{% endif %}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{{ m['role'] + ':' + m['content'] + '|' }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("talk", "wanted"),
+    [
+        (TALK, "user:Be brief.\n\nHi {{ 1 }} ü|"),
+        (
+            (Message("system", "a"), Message("user", "b"), Message("assistant", "c"),
+             Message("system", "d"), Message("user", "e"), Message("user", "f")),
+            "user:a\n\nb|assistant:c|user:d\n\ne\n\nf|",
+        ),
+        ((Message("system", "a"),), "user:a|"),
+    ],
+)  # fmt: skip
+def test_a_template_without_a_system_role_gets_its_words_from_the_user(
+    talk: tuple[Message, ...], wanted: str
+) -> None:
+    assert ChatTemplate(GEMMA).render(talk, now=NOW) == wanted
+
+
+def test_what_folding_does_not_help_is_refused_with_the_first_reason() -> None:
+    with pytest.raises(InvalidRequest, match="System role not supported"):
+        ChatTemplate(GEMMA).render((Message("system", "a"), Message("assistant", "b")), now=NOW)
+
+
+def test_a_template_is_told_of_tools_only_when_there_are_some() -> None:
+    source = "{% if tools is defined %}{{ tools[0].function.name }}{% endif %}{{ messages|length }}"
+    tools = '[{"type": "function", "function": {"name": "f"}}]'
+    assert ChatTemplate(source).render(TALK, now=NOW) == "2"
+    assert ChatTemplate(source).render(TALK, now=NOW, tools=tools) == "f2"
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ("{{ messages | map(attribute='role') | tojson }}", '["system", "user"]'),
+        ("{{ {'a': messages | map(attribute='role')} | tojson }}", '{"a": ["system", "user"]}'),
+        ("{{ 'a\nb' | indent(2) }}", "a\n  b"),
+        ("{% for m in messages %}{% generation %}{{ m.role }} {% endgeneration %}{% endfor %}",
+         "system user "),
+    ],
+)  # fmt: skip
+def test_what_templates_of_hugging_face_use_is_there(source: str, wanted: str) -> None:
+    assert ChatTemplate(source).render(TALK, now=NOW) == wanted
+
+
 @pytest.mark.parametrize(
     "attack",
     [
@@ -112,6 +164,9 @@ def test_escape_attempts_are_refused_or_lead_nowhere(attack: str) -> None:
         "{{ 'a'.ljust(10000000000) }}",
         "{{ '{:>10000000000}'.format(1) }}",
         "{{ 'a' | center(10000000000) }}",
+        "{{ 'a\nb' | indent(10000000000) }}",
+        "{{ 'a\nb' | indent(width='x' * 17) }}",
+        "{{ messages | tojson(indent=17) }}",
         "{{ range(10000000000) | list }}",
         "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}"
         "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
