@@ -34,6 +34,7 @@ WISHES = st.builds(
     batch_tokens=st.sampled_from([16, 128, 512, 2048]),
     flash_attention=st.sampled_from(["auto", "on", "off"]),
     mmap=st.booleans(),
+    state_bytes=st.sampled_from([0, 10 * MIB, 256 * MIB]),
     least_context=st.sampled_from([256, 1024, 4096]),
     reserve_bytes=st.sampled_from([0, 64 * MIB]),
     mode=st.sampled_from(["auto", "strict"]),

@@ -38,6 +38,7 @@ class Wishes:
     mlock: bool = False
     least_context: int = 1024
     reserve_bytes: int = 0  # left to everybody else
+    state_bytes: int = 0  # most bytes of conversations saved to disk; 0 = none is
     adapter_bytes: int = 0  # of its adapters' files, which are read into memory whole
     mode: str = "auto"  # auto | strict (as wished or not at all) | off (as wished, unchecked)
 
@@ -132,6 +133,8 @@ def shape(wishes: Wishes, chosen: Plan) -> Shape:
         batch_tokens=wishes.batch_tokens,
         flash_attention=wishes.flash_attention != "off",
         mmap=wishes.mmap,
+        saved_tokens=chosen.context_tokens if wishes.state_bytes else 0,
+        saved_bytes=wishes.state_bytes,
     )
 
 

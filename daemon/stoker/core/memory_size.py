@@ -7,7 +7,7 @@ has the table). What is not known is counted too high rather than too low.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stoker.events.model_facts import ModelFacts
@@ -45,6 +45,8 @@ class Shape:
     batch_tokens: int = 512
     flash_attention: bool = True
     mmap: bool = True
+    saved_tokens: int = 0  # of the longest sequence that is saved to disk; 0 = none is
+    saved_bytes: int = 0  # what may be saved at most
     swa_full: bool = True  # llama.cpp's default: without it no sequence could be cut back
 
 
@@ -58,6 +60,7 @@ class Parts:
     kv: int
     compute: int
     overhead: int
+    saving: int = 0  # while a conversation is saved or restored
 
     @property
     def total(self) -> int:
@@ -65,7 +68,7 @@ class Parts:
 
     @property
     def anonymous(self) -> int:
-        return self.weights + self.kv + self.compute + self.overhead
+        return self.weights + self.kv + self.compute + self.overhead + self.saving
 
 
 def parts(facts: ModelFacts, shape: Shape) -> Parts:
@@ -75,7 +78,14 @@ def parts(facts: ModelFacts, shape: Shape) -> Parts:
         mapped, own = weights - repacked, repacked
     else:
         mapped, own = 0, weights
-    return Parts(mapped, own, kv_bytes(facts, shape), compute_bytes(facts, shape), overhead(facts))
+    return Parts(
+        mapped=mapped,
+        weights=own,
+        kv=kv_bytes(facts, shape),
+        compute=compute_bytes(facts, shape),
+        overhead=overhead(facts),
+        saving=saving_bytes(facts, shape),
+    )
 
 
 def weight_bytes(facts: ModelFacts) -> int:
@@ -92,6 +102,14 @@ def kv_bytes(facts: ModelFacts, shape: Shape) -> int:
     wide = sum(_row_bytes(facts, layer, shape.kv_type, swa=False) for layer in full)
     state = len(states) * state_bytes(facts) * shape.sequences
     return wide * cells + narrow * window_cells(facts, shape) + state
+
+
+def saving_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """The copy of one sequence that goes to the disk or comes from there; larger ones do not."""
+    if not shape.saved_tokens:
+        return 0
+    one = replace(shape, cells=shape.saved_tokens, sequences=1)
+    return min(kv_bytes(facts, one), shape.saved_bytes)
 
 
 def window_cells(facts: ModelFacts, shape: Shape) -> int:

@@ -18,7 +18,7 @@ from stoker.runner.jobs import Job
 from stoker.runner.prefixes import Entry, Match, Prefixes, common
 from stoker.runner.state_format import Facts as StateFacts
 from stoker.runner.state_format import Head
-from stoker.runner.states import Run, StateStore, in_thread
+from stoker.runner.states import Fetch, Run, StateStore, in_thread
 
 MIN_SAVED_TOKENS: Final = 32  # fewer are evaluated sooner than written
 MIN_RESTORE_GAIN: Final = 32  # tokens that a file must spare beyond what the cells do
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SequenceCache:
-    """``scratch`` None = nothing is saved to disk; ``run`` runs what writes to it."""
+    """``scratch`` None = nothing is saved to disk; ``run`` runs what writes and reads there."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class SequenceCache:
         kinds = ("hits", "misses", "reused_tokens", "evictions", "evicted_unsaved")
         self._counts = dict.fromkeys(kinds, 0)
         self._idle_s = 0.0
+        self._fetch: tuple[str, Fetch] | None = None  # for which job
         self.forget_all()
 
     def forget_all(self) -> None:
@@ -48,6 +49,7 @@ class SequenceCache:
         self._prefixes = Prefixes(entries=0, cells=0)
         self._free: list[int] = []
         self._unsaved: dict[int, float] = {}  # idle conversations, and since when
+        self._stop_fetching()
 
     def begin(self, request: Load, facts: Facts, public: list[list[int]]) -> None:
         """A context is there, all its sequences empty."""
@@ -59,18 +61,43 @@ class SequenceCache:
         self._idle_s = request.state_idle_ms / 1000.0
         self._states = self._store(request, facts) if most else None
 
+    def ready(self, job: Job, running: Iterable[Job]) -> bool:
+        """Whether the job may ``claim`` now: what is saved of it is read first, in a thread.
+
+        One at a time, so that memory stays bounded; jobs that need none do not wait for it.
+        """
+        if self._fetch is not None and self._fetch[0] == job.id:
+            return self._fetch[1].done
+        wanted = _entry(job, -1, len(job.tokens)) if job.request.keep else None
+        if wanted is None or self._states is None or not self._find(wanted):
+            return True
+        match = self._prefixes.match(wanted, _entries(running))
+        head = self._saved(wanted, match.length if match else 0)
+        if head is None:
+            return True
+        if self._fetch is not None:
+            return False
+        fetch = self._states.fetch(head)
+        self._fetch = job.id, fetch
+        return fetch.done
+
+    def dismiss(self, job: Job) -> None:
+        """The job ended before it had a sequence."""
+        if self._fetch is not None and self._fetch[0] == job.id:
+            self._stop_fetching()
+
     def claim(self, job: Job, running: Iterable[Job]) -> tuple[int, int]:
         """A sequence for the job and how many of its tokens it holds already.
 
         There is always one: slots and kept prefixes together are as many as sequences.
         """
         wanted = _entry(job, -1, len(job.tokens))
-        others = [_entry(other, other.seq, other.evaluated) for other in running]
+        others = _entries(running)
         match = self._prefixes.match(wanted, others)
-        head = self._saved(wanted, match.length if match else 0)
-        found = self._restored(wanted, head, others) if head else None
+        fetch = self._fetched(job, self._saved(wanted, match.length if match else 0))
+        found = self._restored(wanted, fetch, others) if fetch else None
         if found is None:
-            if head:  # room was made for it, perhaps of what had matched
+            if fetch:  # room was made for it, perhaps of what had matched
                 match = self._prefixes.match(wanted, others)
             found = self._reused(match) if match else (self._free.pop(), 0)
         if wanted.scope:
@@ -108,17 +135,27 @@ class SequenceCache:
                 return True
         return False
 
-    def settle(self, until_s: float) -> None:
-        """The end is near: save what is not saved yet, the latest first, as far as time goes."""
-        if self._states is None:
+    def close(self, until_s: float) -> None:
+        """The end of the process: what is being written then may take its time."""
+        self.settle(until_s)
+        if self._states is not None:
+            self._states.finish()
+
+    def settle(self, until_s: float, cells: int = 0) -> None:
+        """The context goes: save what is not saved yet, the latest first, as far as time goes.
+
+        ``cells`` of the next context: a smaller one is made when memory is short, which is no
+        time for copies. 0 = not known.
+        """
+        if self._states is None or (self._facts and 0 < cells < self._facts.cells):
             return
-        self._states.finish()
+        self._states.finish(until_s - self._clock())
         for entry in reversed(list(self._prefixes)):
-            if self._clock() >= until_s:
+            if self._clock() >= until_s or self._states.busy:
                 return
             if entry.seq in self._unsaved:
                 self._save(entry)
-                self._states.finish()
+                self._states.finish(until_s - self._clock())
 
     def forget(self, scope: str, keep: str = "") -> int:
         """Drop what is kept of a scope or of one conversation; how many things went."""
@@ -163,16 +200,36 @@ class SequenceCache:
 
     def _saved(self, wanted: Entry, held: int) -> Head | None:
         """A saved state, when it spares clearly more than the cells do."""
-        if self._states is None or not wanted.scope or not wanted.keep:
-            return None
-        head = self._states.find(wanted.scope, wanted.keep, wanted.variant)
-        if head is None or self._spares(wanted, head) < held + MIN_RESTORE_GAIN:
+        head = self._find(wanted)
+        if head is None or self._facts is None or len(head.tokens) > self._facts.cells:
+            return None  # too long for the context there is now
+        if self._spares(wanted, head) < held + MIN_RESTORE_GAIN:
             return None
         return head
 
-    def _restored(self, wanted: Entry, head: Head, running: list[Entry]) -> tuple[int, int] | None:
-        states, facts = self._states, self._facts
-        payload = states.read(head) if states else None
+    def _find(self, wanted: Entry) -> Head | None:
+        if self._states is None or not wanted.scope or not wanted.keep:
+            return None
+        return self._states.find(wanted.scope, wanted.keep, wanted.variant)
+
+    def _fetched(self, job: Job, head: Head | None) -> Fetch | None:
+        """What was read for the job, unless a newer state or the cells are better by now."""
+        if self._fetch is None or self._fetch[0] != job.id:
+            return None
+        _, fetch = self._fetch
+        self._fetch = None
+        return fetch if fetch.head is head else None
+
+    def _stop_fetching(self) -> None:
+        if self._fetch is not None:
+            self._fetch[1].stop()
+            self._fetch = None
+
+    def _restored(
+        self, wanted: Entry, fetch: Fetch, running: list[Entry]
+    ) -> tuple[int, int] | None:
+        states, facts, head = self._states, self._facts, fetch.head
+        payload = states.take(fetch) if states else None
         if states is None or facts is None or payload is None:
             return None
         used = sum(len(entry.tokens) for entry in running) + len(head.tokens)
@@ -206,6 +263,8 @@ class SequenceCache:
         facts = self._facts
         if facts is None or self._states is None:
             return
+        if facts.kv_bytes * len(entry.tokens) > self._states.limit_bytes * facts.cells:
+            return  # too large to be kept: not worth a copy in memory
         payload = self._engine.save(entry.seq)
         if payload is not None:
             whose = StateFacts(
@@ -247,6 +306,10 @@ def public(engine: Engine, prompts: Sequence[str]) -> list[list[int]]:
         length = common(asked[0], asked[1], len(asked[0]))
         out.append(asked[0][:length])
     return out
+
+
+def _entries(jobs: Iterable[Job]) -> list[Entry]:
+    return [_entry(job, job.seq, job.evaluated) for job in jobs]
 
 
 def _entry(job: Job, seq: int, length: int) -> Entry:

@@ -54,6 +54,7 @@ PING_LIMIT_S: Final = 5.0
 LETTERS_LIMIT_S: Final = 0.02
 PROGRESS_EVERY_S: Final = 0.05
 ASIDE_REST: Final = 3.0  # times as long as a chunk of a score or a vector took
+FETCH_LOOK_S: Final = 0.01  # between looks whether a saved state is there
 SETTLE_S: Final = 1.5  # for saving conversations before the context goes
 EXIT_OK: Final = 0
 EXIT_WRITE: Final = 74  # EX_IOERR: the agent does not read
@@ -109,7 +110,7 @@ class Loop:
     def run(self) -> int:
         """Serves until the agent goes; the exit status of the process."""
         status = self._serve()
-        self._steps.cache.settle(self._clock() + SETTLE_S)
+        self._steps.cache.close(self._clock() + SETTLE_S)
         return status
 
     def _serve(self) -> int:
@@ -133,11 +134,13 @@ class Loop:
         idle = not (may_work and (self._steps.busy or self._desk.busy))
         if self._gather.waiting and (idle or not self._steps.steady):
             self._send(self._gather.take(now_s))  # before a pause or a long step
+        fetching = self._steps.fetching and not self._desk.busy
         rested = idle and not rest_s and self._steps.cache.rest()
         if rested:
             idle = False  # there may be more to save: look for letters, but do not wait
         wait_s = self._beat_s + BEAT_IDLE_S - now_s
-        self._read(max(min(wait_s, rest_s or wait_s), 0.001) if idle else 0.0)
+        wait_s = max(min(wait_s, rest_s or wait_s), 0.001) if idle else 0.0
+        self._read(FETCH_LOOK_S if fetching and not idle else wait_s)
         if may_work and self._exit is None:
             began_s = self._clock()
             self._steps.work()
@@ -289,7 +292,8 @@ class Loop:
                 need(self._engine)
             if self._steps.busy or self._steps.active or self._desk.busy:
                 raise Busy("cannot resize the context: jobs are running")
-            self._steps.cache.settle(self._clock() + SETTLE_S)
+            cells = request.slots * request.context_tokens + request.cache_tokens
+            self._steps.cache.settle(self._clock() + SETTLE_S, cells)
             self._steps.leave()
             try:
                 facts = self._engine.resize(request)

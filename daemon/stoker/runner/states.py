@@ -1,7 +1,7 @@
 """Saved states of conversations in the runner's scratch directory: bounded, atomic, checked.
 
-Files are written by a thread of their own, complete or not at all, mode 0600; the least
-recently used go first. A file that is damaged or of no use any more is removed with a log
+Files are written and read by threads of their own, written complete or not at all, mode 0600;
+the least recently used go first. A file that is damaged or of no use any more is removed with a log
 line. It decides nothing about what is worth saving.
 """
 
@@ -23,6 +23,7 @@ from stoker.runner.state_format import Facts, Head, StateFormatError
 
 SUFFIX: Final = ".state"
 MAX_FILES: Final = 1024
+_PIECE: Final = 4 * 1024 * 1024
 _PART: Final = ".part"
 _TRIED: Final = ".tried"
 _log = logging.getLogger(__name__)
@@ -36,13 +37,57 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+class Fetch:
+    """A state on its way into memory. ``done`` may be asked at any time, of any thread.
+
+    Slow storage takes seconds for what is checked in a moment: nobody waits for it.
+    """
+
+    __slots__ = ("_going", "done", "head", "payload", "reason")
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.payload: memoryview | None = None
+        self.reason = ""  # why the file is of no use
+        self.done = False
+        self._going = True
+
+    def stop(self) -> None:
+        """Nobody wants it any more; the thread ends at its next piece."""
+        self._going = False
+
+    def run(self, path: Path) -> None:
+        try:
+            self.payload = self._read(path)
+        except (OSError, ValueError, StateFormatError) as error:
+            self.reason = str(error)
+        finally:
+            self.done = True
+
+    def _read(self, path: Path) -> memoryview | None:
+        """The engine's bytes, all checked. Raises OSError, ValueError, StateFormatError."""
+        with path.open("rb") as file:
+            data = file.read(self.head.payload_at)
+            found = form.parse(data, os.fstat(file.fileno()).st_size)
+            # read, not mapped: a bad block is an error here and would be a signal there
+            payload = memoryview(mmap.mmap(-1, max(found.payload_bytes, 1)))[: found.payload_bytes]
+            for at in range(0, found.payload_bytes, _PIECE):
+                piece = payload[at : at + _PIECE]
+                if file.readinto(piece) != len(piece):
+                    raise StateFormatError("it is cut off")
+                if not self._going:
+                    return None
+        form.check(data, payload)
+        return payload
+
+
 class StateStore:
-    """``fingerprint`` and ``kind`` say which files are of use now; ``run`` does the writing."""
+    """``fingerprint`` and ``kind`` say which files are of use now; ``run`` does what takes time."""
 
     def __init__(
         self, folder: Path, *, limit_bytes: int, fingerprint: str, kind: str, run: Run = in_thread
     ) -> None:
-        self._folder, self._limit = folder, limit_bytes
+        self._folder, self.limit_bytes = folder, limit_bytes
         self._fingerprint, self._kind, self._run = fingerprint, kind, run
         self._lock = threading.Lock()
         self._heads: dict[str, Head] = {}  # by the file's name
@@ -81,28 +126,32 @@ class StateStore:
             head = self._heads.get(_name(facts))
         return head if head is not None and head.facts == facts else None
 
-    def read(self, head: Head) -> memoryview | None:
-        """The engine's bytes, all checked; None when the file is gone or damaged.
+    def fetch(self, head: Head) -> Fetch:
+        """Begin to read a state."""
+        fetch = Fetch(head)
+        path = self._folder / _name(head.facts)
+        try:
+            self._run(lambda: fetch.run(path))
+        except RuntimeError as error:  # no thread to be had
+            _log.warning("cannot read a saved state: %s", error)
+            fetch.done = True
+        return fetch
+
+    def take(self, fetch: Fetch) -> memoryview | None:
+        """What was read; None when the file is gone or damaged.
 
         Until ``proven`` the file does not count: should the engine die of it, the next runner
         does not try it again.
         """
-        path = self._folder / _name(head.facts)
-        try:
-            with path.open("rb") as file:
-                data = file.read(head.payload_at)
-                found = form.parse(data, os.fstat(file.fileno()).st_size)
-                # read, not mapped: a bad block is an error here and would be a signal there
-                room = memoryview(mmap.mmap(-1, max(found.payload_bytes, 1)))
-                payload = room[: found.payload_bytes]
-                if file.readinto(payload) != found.payload_bytes:
-                    raise StateFormatError("it is cut off")
-            form.check(data, payload)
-            path.rename(path.with_suffix(_TRIED))
-        except (OSError, ValueError, StateFormatError) as error:
-            self.drop(head, str(error))
-            return None
-        return payload
+        path = self._folder / _name(fetch.head.facts)
+        if fetch.payload is not None:
+            try:
+                path.rename(path.with_suffix(_TRIED))
+            except OSError as error:
+                fetch.payload, fetch.reason = None, str(error)
+        if fetch.reason:
+            self.drop(fetch.head, fetch.reason)
+        return fetch.payload
 
     def proven(self, head: Head) -> None:
         """The engine took it: it counts again, as just used."""
@@ -123,7 +172,7 @@ class StateStore:
 
     def write(self, facts: Facts, tokens: list[int], payload: memoryview) -> bool:
         """Begin to save a state; False when another one is under way or it is too large."""
-        if self.busy or payload.nbytes > self._limit:
+        if self.busy or payload.nbytes > self.limit_bytes:
             return False
         self._revoked, self._pending = False, facts
         try:
@@ -134,10 +183,10 @@ class StateStore:
             return False
         return True
 
-    def finish(self) -> None:
-        """Wait for the file being written."""
+    def finish(self, limit_s: float | None = None) -> None:
+        """Wait for the file being written, at most so long."""
         if self._writer is not None:
-            self._writer.join()
+            self._writer.join(None if limit_s is None else max(limit_s, 0.0))
 
     def forget(self, scope: str, keep: str = "") -> int:
         """Remove what is saved of a scope, or of one conversation in it; how many files."""
@@ -192,15 +241,15 @@ class StateStore:
         listing = self._listing()
         total, count = sum(item[1] for item in listing), len(listing)
         for _, old_bytes, old in sorted(listing, key=lambda item: (item[2] == name, item[0])):
-            if total + size <= self._limit and count < MAX_FILES:
+            if total + size <= self.limit_bytes and count < MAX_FILES:
                 return
             if old.endswith(_PART):  # another runner is writing it
                 continue
             with self._lock:
                 self._drop(old)
             total, count = total - old_bytes, count - 1
-        if total + size > self._limit:
-            raise OSError(f"{size} bytes are more than the {self._limit} that may be kept")
+        if total + size > self.limit_bytes:
+            raise OSError(f"{size} bytes are more than the {self.limit_bytes} that may be kept")
 
     def _listing(self) -> list[tuple[int, int, str]]:
         """(last use, bytes, name) of every file of ours."""

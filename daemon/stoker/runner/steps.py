@@ -5,7 +5,6 @@ Holds the queue in order of acceptance. Gives out one list of deltas for each st
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -20,7 +19,6 @@ from stoker.errors import (
     Preempted,
     StokerError,
 )
-from stoker.events.prompt import Sampling
 from stoker.events.runner import Delta, Generate, Load
 from stoker.runner import overflowing, planning
 from stoker.runner.adapter_lanes import AdapterLanes
@@ -28,9 +26,9 @@ from stoker.runner.cache import SequenceCache, public
 from stoker.runner.engine import Engine, Facts, Outcome, Run
 from stoker.runner.intake import Intake
 from stoker.runner.jobs import Job
+from stoker.runner.warming import warm_up
 
 MAX_WAITING: Final = 256
-WARM_UP_TOKENS: Final = 32
 
 
 Chosen = tuple[Job, int, bool]
@@ -62,6 +60,7 @@ class Steps:
         self._names: frozenset[str] = frozenset()
         self._lanes = AdapterLanes()
         self._deadlines = False
+        self.fetching = False  # what saved states are read for is all there is to do
         self._read = self.sampled = self.count = 0  # prompt tokens, tokens made, steps
 
     @property
@@ -92,7 +91,8 @@ class Steps:
         """A context is there. A short warm-up teaches the cost of a token."""
         self._target_ms = float(request.prefill_target_ms)
         self._costs = planning.Costs()
-        self._warm_up(facts)
+        elapsed_ms, count = warm_up(self._engine, facts)
+        self._costs.learn(elapsed_ms=elapsed_ms, decoding=0, prefill_tokens=count)
         self._cache.begin(request, facts, public(self._engine, request.shared_prefixes))
         self._facts = facts
 
@@ -150,9 +150,11 @@ class Steps:
         """Admits jobs and runs one step, if there is anything to do."""
         if self._deadlines:
             self._expire()
-        while self._waiting and self._free:
-            self._admit(self._waiting.popleft())
+        while self._free and (job := self._next()) is not None:
+            self._waiting.remove(job)
+            self._admit(job)
         running = self._runnable()
+        self.fetching = not running and bool(self._waiting) and self._free
         if running and self._facts:
             self._step(running, self._facts)
 
@@ -172,6 +174,11 @@ class Steps:
             "waiting": self.waiting,
             "jobs": [*self._active, *(job.id for job in self._waiting)],
         }
+
+    def _next(self) -> Job | None:
+        """The oldest job that need not wait for the disk."""
+        running = self._active.values()
+        return next((job for job in self._waiting if self._cache.ready(job, running)), None)
 
     def _admit(self, job: Job) -> None:
         started_s = self._clock()
@@ -322,6 +329,7 @@ class Steps:
             self._release(found, sound=sound)
         else:
             self._waiting.remove(found)
+            self._cache.dismiss(found)
         self._out([found.failure(error)])
 
     def _release(self, job: Job, *, sound: bool = True) -> None:
@@ -329,18 +337,3 @@ class Steps:
         self._running = None
         self._engine.close(job.seq)
         self._cache.give_back(job, sound=sound)
-
-    def _warm_up(self, facts: Facts) -> None:
-        tokens = (self._engine.encode("warm up") or [0]) * WARM_UP_TOKENS
-        tokens = tokens[: min(WARM_UP_TOKENS, facts.batch_tokens, facts.context_tokens - 1)]
-        self._engine.open(0, Sampling(temperature=0.0), 0)
-        try:
-            for _ in range(2):  # the first one reads the weights, the second one is measured
-                self._engine.truncate(0, 0)
-                started_s = time.monotonic()
-                self._engine.step([Run(0, 0, tokens, False)])
-            elapsed_ms = (time.monotonic() - started_s) * 1e3
-            self._costs.learn(elapsed_ms=elapsed_ms, decoding=0, prefill_tokens=len(tokens))
-        finally:
-            self._engine.close(0)
-            self._engine.clear(0)

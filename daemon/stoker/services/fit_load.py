@@ -150,6 +150,7 @@ def wishes_of(model: ModelConfig, config: Config, size: Callable[[str], int]) ->
         mmap=model.mmap,
         mlock=model.mlock,
         least_context=config.memory.least_context_tokens,
+        state_bytes=runner.state_bytes if runner.cached_prefixes else 0,
         reserve_bytes=config.memory.reserve_bytes,
         adapter_bytes=sum(max(size(path), 0) for path in adapters),
         mode=config.memory.fit,

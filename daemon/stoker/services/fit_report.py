@@ -70,7 +70,7 @@ def lines(found: dict[str, object]) -> list[str]:
         f"free ({found['source']})",
         f"  weights    {sizes['mapped']} mapped, {sizes['weights']} of the process's own",
         f"  keys and values  {sizes['kv']}, work buffers {sizes['compute']}, "
-        f"the rest {sizes['overhead']}",
+        f"saving one conversation {sizes['saving']}, the rest {sizes['overhead']}",
     ]
     if found["adapter_bytes"]:
         rows.append(f"  adapters   {fit.amount(float(str(found['adapter_bytes'])))} beside it")

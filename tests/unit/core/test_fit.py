@@ -46,6 +46,17 @@ def test_adapters_and_what_is_kept_for_others_are_not_the_models() -> None:
     assert "50 MiB for its adapters" in refused(needed + 149, wishes).reason
 
 
+def test_the_copy_of_one_conversation_that_is_saved_is_counted() -> None:
+    bare = planned(4096).parts
+    saves = planned(4096, replace(WISHES, state_bytes=256 * MIB)).parts
+    assert saves.saving == 90 * MIB  # 4096 tokens of 22.5 KiB
+    assert saves.total == saves.saving + bare.total
+    bounded = planned(4096, replace(WISHES, state_bytes=64 * MIB)).parts
+    assert bounded.saving == 64 * MIB  # a larger one is not saved
+    found = planned(bare.total / MIB + 60, replace(WISHES, state_bytes=256 * MIB))
+    assert found.cache_tokens < 4096
+
+
 def test_order_of_what_gives_way() -> None:
     """Less and less memory: the cache first, slots last."""
     needed = planned(4096).parts.total / MIB

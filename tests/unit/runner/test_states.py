@@ -42,7 +42,7 @@ def test_what_is_saved_is_found_by_the_next_runner(tmp_path: Path) -> None:
     head = again.find("7", "talk", "")
     assert head is not None
     assert head.tokens == TOKENS
-    payload = again.read(head)
+    payload = again.take(again.fetch(head))
     assert payload == PAYLOAD
     again.proven(head)
     assert store(tmp_path / "scratch").find("7", "talk", "") is not None
@@ -87,7 +87,7 @@ def test_a_flipped_byte_of_the_state_is_found_when_it_is_read(tmp_path: Path) ->
     states = store(tmp_path)
     head = states.find("7", "talk", "")
     assert head is not None
-    assert states.read(head) is None
+    assert states.take(states.fetch(head)) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -96,7 +96,7 @@ def test_a_state_under_which_the_engine_died_is_not_tried_again(tmp_path: Path) 
     states = store(tmp_path)
     head = states.find("7", "talk", "")
     assert head is not None
-    assert states.read(head) is not None
+    assert states.take(states.fetch(head)) is not None
     assert store(tmp_path).find("7", "talk", "") is None
     assert list(tmp_path.iterdir()) == []
 
@@ -115,7 +115,7 @@ def test_the_bound_holds_and_the_least_recently_used_goes(tmp_path: Path) -> Non
         os.utime(newest, (number, number))
     head = states.find("7", "a", "")
     assert head is not None
-    states.read(head)
+    states.take(states.fetch(head))
     states.proven(head)
     save(states, "d")
     assert states.total_bytes() <= 5000
