@@ -23,9 +23,16 @@ from stoker.wiring import build_inference
 
 @contextlib.contextmanager
 def service(
-    home: Path, models: tuple[ModelConfig, ...], engine: str, *, beside: bool, **swap: float
+    home: Path,
+    models: tuple[ModelConfig, ...],
+    engine: str,
+    *,
+    beside: bool,
+    scratch: Path | None = None,
+    **swap: float,
 ) -> Iterator[InferenceService]:
-    """``beside``: what the room for a second model is said to be."""
+    """``beside``: what the room for a second model is said to be; ``scratch``: where runners
+    save conversations, None = nowhere."""
     base = Config(
         daemon=DaemonConfig(state_dir=str(home / "state"), runtime_dir=str(home / "run")),
         models=models,
@@ -34,9 +41,9 @@ def service(
         inference=InferenceConfig(queue_limit=100),
     )
     config = replace(base, swap=replace(base.swap, **swap))  # type: ignore[arg-type]
-    launcher = ChildLauncher(
-        engine, gomp_spincount=2000, extra=("--echo-faults",) * (engine == "echo")
-    )
+    extra = ("--echo-faults",) * (engine == "echo")
+    extra += ("--scratch", str(scratch)) if scratch else ()
+    launcher = ChildLauncher(engine, gomp_spincount=2000, extra=extra)
     made = build_inference(config, MonotonicClock(), launcher)
     made._loop.swap._room = lambda _model: beside
     made.start()

@@ -6,11 +6,16 @@ English or nonsense, never both (the echo engine's test compares every word).
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bench.near_ties import Choice, choices, undecided
 from bench.random_model import random_model
 from tests.fakes.default_model import default_model
 from tests.integration.stokerd_rig import until
@@ -18,8 +23,9 @@ from tests.integration.swap_rig import Caller, calling, service
 
 from stoker import errors
 from stoker.config.schema import ModelConfig
+from stoker.events.inference import Ask, Delivery, Owner
 from stoker.events.models import Probe, ProbeReport
-from stoker.events.prompt import Sampling
+from stoker.events.prompt import Sampling, Shape
 from stoker.services.inference import InferenceService
 from stoker.units import Seconds
 
@@ -73,6 +79,53 @@ def spoke(caller: Caller) -> list[str]:
         assert english != nonsense, (prompt, text)
         out.append("smol" if english else "tiny")
     return out
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    chosen: tuple[Choice, ...]
+    cached: int
+    prompt: int
+
+
+def ask(inference: InferenceService, prompt: str) -> Answer:
+    """A turn of one conversation, whose state outlives the job."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writer, False)
+    turn = Ask(prompt=prompt, raw=True, max_tokens=16, sampling=GREEDY, keep="talk",
+               shape=Shape(logprobs=20))  # fmt: skip
+    inference.submit(turn, Delivery(), Owner(":1.7", 1007), writer).result(30)
+    with os.fdopen(reader, "rb") as stream:
+        records: list[dict[str, Any]] = [json.loads(line) for line in stream]
+    text = "".join(str(record.get("t", "")) for record in records)
+    rows = [row for record in records if "lp" in record for row in record["lp"]]
+    (done,) = [record["done"] for record in records if "done" in record]
+    usage = done["usage"]
+    return Answer(text, choices(rows), usage["cached_tokens"], usage["prompt_tokens"])
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside", "alone"])
+def test_a_conversation_is_restored_when_its_model_comes_back(
+    tmp_path: Path, models: tuple[ModelConfig, ...], beside: bool
+) -> None:
+    """Each model has its own state of it; the other's is never taken."""
+    story = "Once upon a time there was a river. It ran down from the hills to the sea, " * 3
+    scratch = tmp_path / "scratch"
+    with service(tmp_path, models, "llama", beside=beside, scratch=scratch) as inference:
+        until(lambda: inference.snapshot().state == "ready", "ready", 100)
+        first = {"smol": ask(inference, story)}
+        for name in ("tiny", "smol", "tiny"):
+            inference.swap(name).result(100)
+            found = ask(inference, story)
+            before = first.setdefault(name, found)
+            if found is before:
+                assert found.cached == 0
+            else:
+                assert found.cached == found.prompt - 1 > 32
+                same = found.text == before.text
+                assert same or undecided(found.text.strip(), before.chosen), (found, before)
+        assert first["smol"].text != first["tiny"].text
 
 
 def test_a_judge_of_quality_keeps_a_model_out_that_says_nothing_sensible(

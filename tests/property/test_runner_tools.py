@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.runner.tool_forms import FORMS, HERMES, MARKS, Form
+from stoker.runner.tool_forms import FORMS, HERMES, MARKS, TAGS, Form, around
 from stoker.runner.tool_stream import ToolStream
 
 forms = st.sampled_from(FORMS)
@@ -56,3 +56,23 @@ def test_what_is_written_as_a_call_is_read_as_one(arguments: dict[str, object], 
     text, calls = _run(HERMES, [f"{head}<tool_call>\n{body}\n</tool_call>"])
     assert text == head
     assert [(name, json.loads(given)) for name, given in calls] == [("f", arguments)]
+
+
+@given(
+    st.dictionaries(st.text(alphabet="ab_1", min_size=1), st.text(), max_size=3),
+    st.lists(st.integers(0, 200), max_size=6),
+)
+def test_texts_in_tags_come_back_as_they_were_written(
+    values: dict[str, str], at: list[int]
+) -> None:
+    if any("</" in text or "<parameter=" in text for text in values.values()):
+        return
+    head, tail = around(TAGS, "f")
+    parts = [f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in values.items()]
+    whole = f"{head}{''.join(parts)}{tail}"
+    schema = {"properties": {key: {"type": "string"} for key in values}}
+    stream = ToolStream(TAGS, {"f": schema}, lambda: "id")
+    cuts = [0, *sorted(at), len(whole)]
+    text = "".join(stream.feed(whole[a:b]) for a, b in itertools.pairwise(cuts)) + stream.finish()
+    assert text == ""
+    assert [json.loads(call.arguments) for call in stream.take()] == [values]
