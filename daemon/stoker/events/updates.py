@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+READING = "reading"  # what the last process left is not read yet; then comes a phase
 RUNNING, WAITING, DONE, FAILED = "running", "waiting", "done", "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateSnapshot:
-    """``state`` is a phase of stoker_ota's machine; ``set``s are generations, 0 = the package's."""
+    """``state``: a phase of stoker_ota's machine, or READING; sets are generations, 0 = the
+    package's."""
 
     state: str = "idle"
     deployment: str = ""

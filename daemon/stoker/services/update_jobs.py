@@ -12,11 +12,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from stoker import errors
 from stoker.core.eta import UNKNOWN_S, Pace, left_s
 from stoker.events import updates as seen
-from stoker.events.updates import UpdateJob
+from stoker.events.updates import UpdateJob, UpdateSnapshot
 
 MAX_JOBS: Final = 8
+
+
+def under_way(now: UpdateSnapshot) -> errors.StokerError:
+    """Why nothing new can begin."""
+    what = f"{now.deployment} {now.version}" if now.deployment else "a return"
+    return errors.Busy(
+        f"cannot begin: {what} is under way ({now.state})",
+        hint="wait for it, or cancel it: stokerctl update cancel",
+        details={"retry_after_ms": 5000},
+    )
 
 
 class UpdateJobs:

@@ -22,7 +22,7 @@ from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateS
 from stoker.ports.updates import Record, Reports, UpdateListener, Updater
 from stoker.services.futures import failed
 from stoker.services.side_thread import SideThread
-from stoker.services.update_jobs import UpdateJobs
+from stoker.services.update_jobs import UpdateJobs, under_way
 from stoker.services.update_polling import Polling, look, pick
 from stoker.units import Seconds
 
@@ -69,6 +69,8 @@ class UpdateService:
 
     def start(self) -> None:
         """Whoever asks first must not hear "idle" where an update is half done."""
+        if self._resume and self._refusal is None:
+            self._snapshot = UpdateSnapshot(seen.READING)
         self._thread.start()
         self._begun.wait(BEGIN_WAIT_S)
 
@@ -150,7 +152,7 @@ class UpdateService:
 
     def confirm(self, deployment: str) -> Future[None]:
         if self._jobs.running and self._updater is not None:  # it would wait as long as that
-            return failed(self._under_way())
+            return failed(under_way(self._snapshot))
         return self._call(lambda: self._engine().confirm(deployment))
 
     def cancel(self, job: str) -> None:
@@ -252,7 +254,7 @@ class UpdateService:
             _log.exception("fault in the update engine")
             text = f"cannot update: the engine failed: {type(error).__name__}: {error}"
             self._refusal = errors.InternalError(text, hint="see the log; restart stokerd")
-            self._updater = None
+            self._updater, self._snapshot = None, UpdateSnapshot()
             self._ended(self._jobs.end(seen.FAILED, "internal", text))
         return False
 
@@ -289,16 +291,7 @@ class UpdateService:
         engine = self._updater
         if not self._jobs.current or engine is None or engine.replaceable:
             return self._refusal
-        return self._under_way()
-
-    def _under_way(self) -> errors.StokerError:
-        now = self._snapshot
-        what = f"{now.deployment} {now.version}" if now.deployment else "a return"
-        return errors.Busy(
-            f"cannot begin: {what} is under way ({now.state})",
-            hint="wait for it, or cancel it: stokerctl update cancel",
-            details={"retry_after_ms": 5000},
-        )
+        return under_way(self._snapshot)
 
     # what the engine tells
 

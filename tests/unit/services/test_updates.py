@@ -15,6 +15,7 @@ import pytest
 from stoker import errors
 from stoker.events.updates import Deployment, InstallOptions, UpdateJob, UpdateSnapshot
 from stoker.ports.updates import Record, Reports
+from stoker.services import updates
 from stoker.services.update_polling import Polling
 from stoker.services.updates import UpdateService
 from stoker.units import Seconds
@@ -239,6 +240,30 @@ def test_whoever_asks_first_after_a_restart_does_not_hear_idle() -> None:
     state = service.snapshot().state
     service.stop(Seconds(5.0))
     assert state == "fetching"
+
+
+def test_a_journal_that_takes_long_to_read_is_not_idle_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An emulated machine beside other work needed more than the start waits."""
+    monkeypatch.setattr(updates, "BEGIN_WAIT_S", 0.0)
+    go_on = threading.Event()
+
+    def slowly(reports: Reports) -> Engine:
+        go_on.wait(5.0)
+        engine = Engine(reports, [])
+        engine.phase, engine.waiting = "fetching", True
+        return engine
+
+    service = UpdateService(slowly, resume=True, retry_s=Seconds(10.0))
+    service.start()
+    before = service.snapshot().state
+    go_on.set()
+    while service.snapshot().state == before:
+        time.sleep(0.001)
+    after = service.snapshot().state
+    service.stop(Seconds(5.0))
+    assert (before, after) == ("reading", "fetching")
 
 
 def test_folders_are_closed_whatever_happens(rig: Rig) -> None:
