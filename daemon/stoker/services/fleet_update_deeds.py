@@ -45,9 +45,9 @@ class InstallDeed:
     def poll(self) -> Outcome | None:
         if self._job:
             return self._followed()
-        if self._canceled:
-            return Outcome("canceled", errors.Cancelled.code)
         if self._asked is None:
+            if self._canceled:
+                return Outcome("canceled", errors.Cancelled.code)
             if self._now_s() < self._again_s or self._adopted():
                 return None
             self._asked, self._then = self._updates.check(), self._listed
@@ -83,6 +83,8 @@ class InstallDeed:
         return True
 
     def _listed(self, found: Sequence[Deployment]) -> Outcome | None:
+        if self._canceled:
+            return Outcome("canceled", errors.Cancelled.code)
         wanted = [item for item in found if self._is_wanted(item.name, item.version)]
         if not wanted:
             what = f"{self._name} {self._version or ''}".strip()
@@ -103,6 +105,8 @@ class InstallDeed:
 
     def _begun(self, job: UpdateJob) -> Outcome | None:
         self._job = job.id
+        if self._canceled:  # between asking and hearing: it would go on without us
+            self._updates.cancel(job.id)
         return None
 
     def _followed(self) -> Outcome | None:

@@ -172,6 +172,19 @@ def test_an_installation_can_be_stopped_until_it_settles(rig: Rig) -> None:
     assert found.what == "canceled"
 
 
+def test_an_installation_that_is_stopped_between_asking_and_hearing_does_not_go_on(
+    rig: Rig,
+) -> None:
+    deed = rig.install()
+    while not rig.door.installed:
+        assert deed.poll() is None
+    assert deed.cancel()  # its job is there, but the command has not heard which
+    found = rig.run(deed)
+    assert rig.door.jobs["9"].error_code == "cancelled"
+    assert found is not None
+    assert found.what == "canceled"
+
+
 def test_unknown_words_are_refused_before_anything_begins(rig: Rig) -> None:
     with pytest.raises(InvalidRequest):
         rig.install(colour="red")
