@@ -6,12 +6,12 @@ numpy, which makes the weights) live in an environment of their own in the cache
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,24 @@ _HDIFFPATCH: Final = (
     "import hdiffpatch; one, two = (open(name, 'rb').read() for name in files[:2]); "
     "open(files[2], 'wb').write(hdiffpatch.CALL(one, two))"
 )
+# The kernel counts as a child's peak what its parent had when it was begun: we may have grown to
+# hundreds of MB, so that a small process begins it.
+_SPAWN: Final = """\
+import json, os, sys, time
+began = time.monotonic()
+pid = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+row = time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+os.write(int(sys.argv[1]), json.dumps(row).encode())
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOCK: Final = ROOT / ".ci" / "lock" / "bench.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a child took and said. ``peak_bytes`` is the most that was resident, but no less than
-    what this process has: the kernel counts the moment before the child's program begins."""
+    """What a child took and said. ``peak_bytes`` is the most that was resident."""
 
     seconds: float
     cpu_s: float
@@ -126,17 +136,19 @@ def run(command: Sequence[str], files: Mapping[str, Path], *, one_core: bool = F
     cores = os.sched_getaffinity(0)
     if one_core:
         os.sched_setaffinity(0, {max(cores)})
-    began_s = time.monotonic()
+    heard, told = os.pipe()
     try:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", _SPAWN, str(told), *words],
+            stdout=subprocess.PIPE, pass_fds=[told],
+        )  # fmt: skip
     finally:
         os.sched_setaffinity(0, cores)
-    assert process.stdout
-    with process.stdout as stream:
-        said = stream.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+        os.close(told)
+    said = process.communicate()[0]
+    with os.fdopen(heard) as report:
+        text = report.read()
     if process.returncode != 0:
         raise SystemExit(f"cannot measure: {' '.join(words)[:200]} ended with {process.returncode}")
-    seconds = time.monotonic() - began_s
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, said)
+    seconds, cpu_s, peak_bytes = json.loads(text)
+    return Cost(seconds, cpu_s, peak_bytes, said)
