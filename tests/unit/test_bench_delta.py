@@ -16,7 +16,7 @@ def test_memory_for_a_gigabyte_is_judged_only_by_a_gigabyte(size_mib: float, ver
 
 
 def test_the_peak_of_a_child_is_its_own_and_not_ours() -> None:
-    """The kernel counts what a child's parent had: a grown benchmark would judge its peers by it."""
+    """The kernel counts as the peak of a child what its parent had before it."""
     ours = bytearray(100 << 20)
     ours[::4096] = b"x" * len(ours[::4096])  # resident
     assert run(("true",), {}).peak_bytes < 60 << 20
