@@ -182,10 +182,10 @@ def fleet_end(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("fleet", "mosquitto with TLS; the device is enrolled, signed for, and let in",
-         fleet, ("configure",), "updates"),
+         fleet, ("configure",), "second"),
     Step("fleet-command", "a signed command is answered, a forged one is not",
-         fleet_command, ("fleet",), "updates"),
+         fleet_command, ("fleet",), "second"),
     Step("fleet-update", "a delta over the air; the broker is killed meanwhile",
-         fleet_update, ("fleet-command",), "updates"),
-    Step("fleet-end", "without a fleet again", fleet_end, ("fleet",), "updates"),
+         fleet_update, ("fleet-command",), "second"),
+    Step("fleet-end", "without a fleet again", fleet_end, ("fleet",), "second"),
 )  # fmt: skip

@@ -153,11 +153,11 @@ def masks(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("partition-lost", "a lost CPU partition is made anew once, then shared; rt show says so",
-         partition_lost, ("partition",)),
+         partition_lost, ("partition",), "second"),
     Step("fifo", "real-time compute threads where wanted, taken back when others starve", fifo,
-         ("partition",)),
+         ("partition",), "second"),
     Step("weights", "cpu.weight as designed, no quota; the probe enters the partition", weights,
-         ("partition",)),
+         ("partition",), "second"),
     Step("masks", "without a cpuset: affinity masks and niceness, in the sandbox", masks,
-         ("partition",)),
+         ("partition",), "second"),
 )  # fmt: skip

@@ -232,13 +232,13 @@ def update_end(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("update", "a signed delta from a folder is kept; forged or asked by anyone it is refused",
-         update, ("configure",), "updates"),
+         update, ("configure",), "second"),
     Step("update-cuts", "power cuts: fetching, testing, committing; old or new serves",
-         update_cuts, ("update",), "updates"),
-    Step("update-cut-apply", "… applying", update_cut_applying, ("update-cuts",), "updates"),
+         update_cuts, ("update",), "second"),
+    Step("update-cut-apply", "… applying", update_cut_applying, ("update-cuts",), "second"),
     Step("update-cut-verify", "… verifying", update_cut_verifying, ("update-cut-apply",),
-         "updates"),
+         "second"),
     Step("update-sick", "stokerd killed while applying; a set that fails its probes goes back",
-         update_killed_daemon, ("update-cut-verify",), "updates"),
-    Step("update-rollback", "an administrator goes back", update_end, ("update",), "updates"),
+         update_killed_daemon, ("update-cut-verify",), "second"),
+    Step("update-rollback", "an administrator goes back", update_end, ("update",), "second"),
 )  # fmt: skip
