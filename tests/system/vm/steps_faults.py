@@ -59,6 +59,7 @@ def _long_answer(field: Field) -> int:
 
 def killed_runner(field: Field) -> str:
     """SIGKILL in the middle of an answer: a typed error or a whole answer, never silence."""
+    field.ready()  # the steps of heat do not wait for the model
     daemon, runner = field.daemon_pid(), field.runner_pid()
     answer = _long_answer(field)
     field.guest.run(["kill", "-KILL", str(runner)]).must()
