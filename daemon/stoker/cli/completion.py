@@ -1,15 +1,16 @@
-"""The bash completion script, made from the command line itself. Knows no model names."""
+"""Bash completion scripts, made from the command lines themselves. Knows no model names."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Final
 
 from stoker.cli import arguments
 
 _TEMPLATE: Final = """\
-# bash completion for stokerctl, as `stokerctl completion` prints it.
-_stokerctl() {
+# bash completion for @PROGRAM@, @MADE@.
+_@FUNCTION@() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     local verb="" word skip=0 words=""
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -27,49 +28,49 @@ _stokerctl() {
         esac
     done
     case $previous in
-    --bus) words="system session" ;;
-@CHOICES@
-    @VALUED_REST@) return ;;
+@CHOICES@    @VALUED_REST@) return ;;
     *)
         case $verb in
         "") words="@TOP@" ;;
-@VERBS@
-        esac
+@VERBS@        esac
         ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 }
-complete -o default -F _stokerctl stokerctl
+complete -o default -F _@FUNCTION@ @PROGRAM@
 """
 
 
 def bash() -> str:
-    """The script; it completes verbs, options and the names of buses."""
-    parser = arguments.build()
+    """stokerctl's; it completes verbs, options and the names of buses."""
+    made, buses = "as `stokerctl completion` prints it", {"--bus": "system session"}
+    return script("stokerctl", made, arguments.build(), buses)
+
+
+def script(
+    program: str, made: str, parser: argparse.ArgumentParser, known: Mapping[str, str] | None = None
+) -> str:
+    """``made``: how, for the first line. ``known``: words for options that may be others, too."""
     verbs = verbs_of(parser)
     everything = [parser, *verbs.values()]
-    valued = sorted(
-        {o for p in everything for a in actions(p) if a.nargs != 0 for o in a.option_strings}
-    )
-    chosen = {
-        o: " ".join(map(str, a.choices))
-        for p in everything
-        for a in actions(p)
-        for o in a.option_strings
-        if a.choices
-    }
-    cases = [f'        {name}) words="{" ".join(_words(sub))}" ;;' for name, sub in verbs.items()]
+    pairs = [(o, a) for p in everything for a in actions(p) for o in a.option_strings]
+    valued = sorted({option for option, action in pairs if action.nargs != 0})
+    chosen = {**(known or {}), **{o: " ".join(map(str, a.choices)) for o, a in pairs if a.choices}}
+    cases = [f'        {name}) words="{" ".join(_words(sub))}" ;;\n' for name, sub in verbs.items()]
     parts = {
         "@VALUED@": " | ".join(valued),
-        "@VALUED_REST@": " | ".join(o for o in valued if o not in {"--bus", *chosen}),
-        "@CHOICES@": "\n".join(f'    {o}) words="{words}" ;;' for o, words in chosen.items()),
+        "@VALUED_REST@": " | ".join(o for o in valued if o not in chosen),
+        "@CHOICES@": "".join(f'    {o}) words="{words}" ;;\n' for o, words in chosen.items()),
         "@TOP@": " ".join([*verbs, *_words(parser)]),
-        "@VERBS@": "\n".join(cases),
+        "@VERBS@": "".join(cases),
+        "@FUNCTION@": program.replace("-", "_"),
+        "@PROGRAM@": program,
+        "@MADE@": made,
     }
-    script = _TEMPLATE
-    for mark, text in parts.items():
-        script = script.replace(mark, text)
-    return script
+    text = _TEMPLATE
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
 
 
 def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

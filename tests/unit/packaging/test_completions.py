@@ -42,6 +42,7 @@ def test_the_scripts_are_those_of_the_parsers() -> None:
         (("stoker-gateway", "--lis"), {"--listen"}),
         (("stoker-model", "insp"), {"inspect"}),
         (("stoker-model", "inspect", "--js"), {"--json"}),
+        (("stoker-model", "--json", "inspect", "--boa"), {"--board"}),  # a verb after an option
     ],
 )
 def test_words_are_completed(root: Path, words: tuple[str, ...], found: set[str]) -> None:
