@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from stoker.tour import children
 from stoker.tour.private_bus import PrivateBus
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -68,8 +68,7 @@ def stokerd(*words: str) -> Iterator[Started]:
             try:
                 yield Started(process, _wait_ready(manager, began_s))
             finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(30)
+                children.stop(process, 30.0)
 
 
 def _wait_ready(manager: socket.socket, began_s: float) -> float:
@@ -176,8 +175,7 @@ def gateway() -> Metrics:
                 time.sleep(SETTLE_S)
                 return {"gateway_idle_pss_mb": (pss_mb(process.pid), "MB")}
             finally:
-                process.send_signal(signal.SIGTERM)
-                process.wait(30)
+                children.stop(process, 30.0)
 
 
 def package_sizes(folder: Path) -> Metrics:

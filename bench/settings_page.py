@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from stoker.cli.manpage import escape
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "policies/stoker.toml"
 PAGE: Final = ROOT / "docs/man/stoker.toml.5"
@@ -33,7 +35,7 @@ def made(text: str) -> str:
             comment, inside = [], True
         elif key and inside:
             rows.append(f'.TP\n.BR {key[1]} " = {_quoted(key[2])}"\n')
-            rows += [f"{_plain(row)}\n" for row in comment]
+            rows += [f"{escape(row)}\n" for row in comment]
             comment = []
         elif line.startswith("#"):
             comment.append(line[1:].removeprefix(" "))
@@ -55,20 +57,15 @@ def _free(comment: Sequence[str]) -> Iterator[str]:
             yield ".PP\n.nf\n" if indented else ".fi\n.PP\n"
             verbatim = indented
         if row or verbatim:
-            yield f"{_plain(row)}\n"
+            yield f"{escape(row)}\n"
         else:
             yield ".PP\n"
     if verbatim:
         yield ".fi\n"
 
 
-def _plain(row: str) -> str:
-    text = row.replace("\\", "\\e").replace("-", "\\-")
-    return f"\\&{text}" if text.startswith((".", "'")) else text
-
-
 def _quoted(value: str) -> str:
-    return _plain(value).replace('"', '""')
+    return escape(value).replace('"', '""')
 
 
 def page(before: str, settings: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,15 +25,11 @@ SIZE = 1 << 18
 def maker(tmp_path_factory: pytest.TempPathFactory) -> Operator:
     """Bundle 1 wants a confirmation, bundle 2 waits for an hour that is not now."""
     made = Operator.found(tmp_path_factory.mktemp("maker"))
-    content = bytearray(random.Random(1).randbytes(SIZE))
-    for name in ("v1", "v2", "v3"):
-        (made.home / name).write_bytes(content)
-        content[::4099] = bytes(len(content[::4099]))
-        content[0] ^= 1
-    made.bundle(1, made.home / "v1", made.home / "v2", '[health]\nconfirm = "dbus"\n')
+    v1, v2, v3 = update_rig.three_versions(made.home, SIZE)
+    made.bundle(1, v1, v2, '[health]\nconfirm = "dbus"\n')
     hour, far = (datetime.now().astimezone().hour + 12) % 24, datetime.now(UTC) + timedelta(days=9)
     made.bundle(
-        2, made.home / "v1", made.home / "v3",
+        2, v1, v3,
         f"[window]\nfrom_hour = {hour}\nto_hour = {(hour + 1) % 24}\n"
         f'deadline = "{far:%Y-%m-%dT%H:%M:%SZ}"\n',
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,13 +22,9 @@ SIZE = 1 << 20
 def maker(tmp_path_factory: pytest.TempPathFactory) -> Operator:
     """Bundle 1 leads from v1 to v2, bundle 2 to v3."""
     made = Operator.found(tmp_path_factory.mktemp("maker"))
-    content = bytearray(random.Random(1).randbytes(SIZE))
-    for name in ("v1", "v2", "v3"):
-        (made.home / name).write_bytes(content)
-        content[::4099] = bytes(len(content[::4099]))
-        content[0] ^= 1
-    made.bundle(1, made.home / "v1", made.home / "v2")
-    made.bundle(2, made.home / "v2", made.home / "v3")
+    v1, v2, v3 = update_rig.three_versions(made.home, SIZE)
+    made.bundle(1, v1, v2)
+    made.bundle(2, v2, v3)
     return made
 
 

@@ -90,13 +90,13 @@ def render(
     shared = {o for a in completion.actions(parser) for o in a.option_strings}
     subs: Mapping[str, argparse.ArgumentParser] = completion.verbs_of(parser)
     for verb in verbs:
-        lines += [".SS " + _escape(verb.name), _escape(verb.text)]
+        lines += [".SS " + escape(verb.name), escape(verb.text)]
         lines += _options(subs[verb.name], shared)
         lines += [".PP", "Examples:", ".PP", ".RS", ".nf"]
-        lines += [*map(_escape, verb.examples), ".fi", ".RE"]
+        lines += [*map(escape, verb.examples), ".fi", ".RE"]
     lines.append(".SH EXIT STATUS")
     for status, meaning in statuses:
-        lines += [".TP", f".B {status}", _escape(meaning)]
+        lines += [".TP", f".B {status}", escape(meaning)]
     return "\n".join([*lines, tail]) + "\n"
 
 
@@ -104,12 +104,13 @@ def _options(parser: argparse.ArgumentParser, hidden: set[str]) -> Iterator[str]
     for action in completion.actions(parser):
         if not action.option_strings or hidden.intersection(action.option_strings):
             continue
-        names = ", ".join(f"\\fB{_escape(name)}\\fR" for name in action.option_strings)
+        names = ", ".join(f"\\fB{escape(name)}\\fR" for name in action.option_strings)
         value = f" \\fI{action.metavar}\\fR" if action.metavar else ""
-        yield from (".TP", names + value, _escape(action.help or ""))
+        yield from (".TP", names + value, escape(action.help or ""))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Words as roff takes them."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...").split("\n")
     return "\n".join("\\&" + line if line.startswith((".", "'")) else line for line in lines)
 

@@ -61,10 +61,15 @@ def partition_lost(field: Field) -> str:
     return f"made anew after {noticed_s:.0f} s; then: {why}"
 
 
-def _policies(field: Field, pid: int) -> list[tuple[int, int]]:
-    """(policy, real-time priority) of each thread; the name in brackets may hold spaces."""
+def _stats(field: Field, pid: int) -> list[list[str]]:
+    """Of each thread the fields of its stat from the third on; the second may hold spaces."""
     rows = field.guest.text(f"sed 's/.*) //' /proc/{pid}/task/*/stat").splitlines()
-    return [(int(words[38]), int(words[37])) for words in map(str.split, rows)]
+    return [row.split() for row in rows]
+
+
+def _policies(field: Field, pid: int) -> list[tuple[int, int]]:
+    """(policy, real-time priority) of each thread."""
+    return [(int(words[38]), int(words[37])) for words in _stats(field, pid)]
 
 
 def fifo(field: Field) -> str:
@@ -139,8 +144,7 @@ def masks(field: Field) -> str:
         shown = _shown(field)
         expect(shown["level"] == "affinity", f"rt show: {shown}")
         expect(shown["nice"] == -10, f"rt show: {shown}")
-        rows = guest.text(f"sed 's/.*) //' /proc/{field.runner_pid()}/task/*/stat").splitlines()
-        nice = sorted(int(row.split()[16]) for row in rows)  # field 19
+        nice = sorted(int(words[16]) for words in _stats(field, field.runner_pid()))  # field 19
         expect(nice[0] == -10, f"niceness of the runner's threads: {nice}")
     finally:
         guest.run(["sed", "-i", 's/^pin = "set"/#pin = "auto"/', CONFFILE]).must()

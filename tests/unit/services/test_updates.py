@@ -208,15 +208,20 @@ def test_a_stop_in_the_middle_leaves_the_thread_ended(rig: Rig) -> None:
     assert not found.over  # the next start goes on
 
 
+def fetching(reports: Reports) -> Engine:
+    """What a process that was killed in the middle leaves."""
+    engine = Engine(reports, [])
+    engine.phase, engine.waiting = "fetching", True
+    return engine
+
+
 def test_what_was_under_way_is_a_job_after_a_restart() -> None:
     rig = Rig()
     rig.service.stop(Seconds(5.0))
 
     def resumed(reports: Reports) -> Engine:
-        engine = Engine(reports, [])
-        engine.phase, engine.waiting = "fetching", True
-        rig.engines.append(engine)
-        return engine
+        rig.engines.append(fetching(reports))
+        return rig.engines[-1]
 
     service = UpdateService(resumed, resume=True, retry_s=Seconds(0.001))
     service.start()
@@ -231,9 +236,7 @@ def test_what_was_under_way_is_a_job_after_a_restart() -> None:
 def test_whoever_asks_first_after_a_restart_does_not_hear_idle() -> None:
     def slowly(reports: Reports) -> Engine:
         time.sleep(0.05)
-        engine = Engine(reports, [])
-        engine.phase, engine.waiting = "fetching", True
-        return engine
+        return fetching(reports)
 
     service = UpdateService(slowly, resume=True, retry_s=Seconds(10.0))
     service.start()
@@ -251,9 +254,7 @@ def test_a_journal_that_takes_long_to_read_is_not_idle_meanwhile(
 
     def slowly(reports: Reports) -> Engine:
         go_on.wait(5.0)
-        engine = Engine(reports, [])
-        engine.phase, engine.waiting = "fetching", True
-        return engine
+        return fetching(reports)
 
     service = UpdateService(slowly, resume=True, retry_s=Seconds(10.0))
     service.start()
