@@ -5,7 +5,7 @@ points. Part of ``wiring``; decides nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.text_files import SysfsText
 from stoker.events.operating import Measured, Setting
-from stoker.events.thermal import ThermalSnapshot
+from stoker.events.thermal import Sensor, ThermalSnapshot
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, ThermalListener
 from stoker.ports.operating import SpeedMeter
 from stoker.ports.system import Clock
@@ -90,8 +90,7 @@ def build_heat(config: Config, clock: Clock, inference: InferenceService) -> Hea
 def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> ThermalService:
     """The heat loop, which paces and pauses inference."""
     ports = thermal_ports(config, clock)
-    check_sensors(config.thermal, ports.sensors.discover())
-    check_devfreq(config.thermal, SysfsText(heat_root(config)).names(DEVFREQ))
+    _check_names(config, ports.sensors.discover())
     thermal = ThermalService(
         config.thermal, board(config), ports, pause=inference.hold, work=inference.work
     )
@@ -130,9 +129,13 @@ def check_board(config: Config) -> BoardPreset:
     """As ``board``, and the sensors that the configuration names are there. A simulated board
     has its own, which are not there before it is."""
     if simulation.parse(config.thermal.board) is None:
-        check_sensors(config.thermal, SysfsThermal(heat_root(config)).discover())
-        check_devfreq(config.thermal, SysfsText(heat_root(config)).names(DEVFREQ))
+        _check_names(config, SysfsThermal(heat_root(config)).discover())
     return board(config)
+
+
+def _check_names(config: Config, sensors: Sequence[Sensor]) -> None:
+    check_sensors(config.thermal, sensors)
+    check_devfreq(config.thermal, SysfsText(heat_root(config)).names(DEVFREQ))
 
 
 def board(config: Config) -> BoardPreset:

@@ -85,4 +85,5 @@ def _threads(config: Config, made: CpuShare, mask: tuple[int, ...]) -> int:
         return config.runner.threads
     if made.state in _CPUSETS and made.cpus:
         return min(len(parse_list(made.cpus)), os.cpu_count() or 1)
-    return min(len(mask) or usable_cpus(), usable_cpus())
+    usable = usable_cpus()
+    return min(len(mask) or usable, usable)

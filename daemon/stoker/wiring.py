@@ -40,7 +40,7 @@ from stoker.fleet_parts import build_fleet
 from stoker.heat_parts import HeatParts, build_heat
 from stoker.installed import Installed
 from stoker.metrics_parts import build_history, build_metrics
-from stoker.placement_parts import placing, runs_units
+from stoker.placement_parts import Placing, placing, runs_units
 from stoker.ports.doors import CpuShare, InferenceListener
 from stoker.ports.runner import RunnerLauncher
 from stoker.ports.system import Authority, Clock, Part, Standings
@@ -131,7 +131,8 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
     standings = NamedStandings(config)
     installed = Installed(config, read_config)
     config = installed.config
-    inference = build_inference(installed.served(), clock, standings=standings)
+    placed = placing(config)
+    inference = build_inference(installed.served(), clock, standings=standings, placed=placed)
     heat = build_heat(config, clock, inference)
     bus = Bus.connect(config.daemon.bus)
     group = GroupAuthority(config.access.admin_group, config.access.gateway_user)
@@ -152,7 +153,7 @@ def build(config: Config, read_config: ReadConfig) -> Agent:
         },
         apply=apply,
         cpu_share=read_cpu_share if runs_units(config) else CpuShare,
-        realtime=partial(realtime_facts, units=runs_units(config), unheld=placing(config).unheld),
+        realtime=partial(realtime_facts, units=runs_units(config), unheld=placed.unheld),
     )
     inference.listen(InferenceListener(changed=service.report))
     sessions = build_sessions(config, clock, inference, authority)
@@ -177,17 +178,19 @@ def build_inference(
     clock: Clock,
     launcher: RunnerLauncher | None = None,
     standings: Standings | None = None,
+    placed: Placing | None = None,
 ) -> InferenceService:
     """The inference service on real drivers; benchmarks use it without a bus."""
+    placed = placed or placing(config)
     loop = InferenceLoop(
         config,
-        launcher=launcher or runner_launcher(config),
+        launcher=launcher or runner_launcher(config, placed),
         poller=EpollPoller(),
         sinks=PipeSinks(),
         files=LocalModelFiles(),
         clock=clock,
         memory=JsonStateFile(Path(config.daemon.state_dir) / "inference.json"),
-        threads=placing(config).threads,
+        threads=placed.threads,
         new_id=lambda: secrets.token_hex(16),
         device=LinuxMemory(pressure_file=config.memory.pressure_file),
     )
@@ -211,13 +214,13 @@ def build_sessions(
     )
 
 
-def runner_launcher(config: Config) -> RunnerLauncher:
+def runner_launcher(config: Config, placed: Placing | None = None) -> RunnerLauncher:
     """As units of their own where stokerd is a service and the package is installed, else as
     children. STOKER_ECHO_FAULTS lets the test engine crash and hang on demand.
     """
     runner = config.runner
     faults = runner.engine == "echo" and "STOKER_ECHO_FAULTS" in os.environ
-    placed = placing(config)
+    placed = placed or placing(config)
     if placed.no_fifo:
         _log.warning("runner.realtime = fifo is not used: %s", placed.no_fifo)
     extra = (("--echo-faults",) if faults else ()) + placed.options

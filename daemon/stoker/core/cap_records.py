@@ -39,10 +39,7 @@ def after_release(records: Sequence[CapRecord], policy: str) -> tuple[CapRecord,
 
 def without_probes(records: Sequence[CapRecord], policy: str) -> tuple[CapRecord, ...]:
     """After the first cap that followed: the slot has another value."""
-    sure = last_known(records, policy)
-    return tuple(
-        r for r in records if r.policy != policy or sure is None or r.ours_khz < r.original_khz
-    )
+    return tuple(r for r in records if r.policy != policy or r.ours_khz < r.original_khz)
 
 
 def of_boot(records: Sequence[CapRecord], boot_id: str) -> tuple[CapRecord, ...]:

@@ -122,24 +122,21 @@ def with_points(plan: ThermalPlan, table: PointTable | None, threads: int) -> Th
 
 def check_sensors(config: ThermalConfig, sensors: Sequence[Sensor]) -> None:
     """Errors: ConfigInvalid that names the key of a sensor that this machine does not have."""
-    there = sorted(sensor.name for sensor in sensors)
-    for index, name in enumerate(config.sensors):
-        if name not in there:
-            raise ConfigInvalid(
-                f"cannot use thermal.sensors[{index}]: there is no sensor {name!r}",
-                hint=f"sensors here: {', '.join(there) or 'none'}",
-                details={"path": f"thermal.sensors[{index}]"},
-            )
+    _check("sensors", "sensor", config.sensors, [sensor.name for sensor in sensors])
 
 
 def check_devfreq(config: ThermalConfig, devices: Sequence[str]) -> None:
     """The same of ``thermal.devfreq``: what is not there would be limited by nobody, silently."""
-    for index, name in enumerate(config.devfreq):
-        if name not in devices:
+    _check("devfreq", "devfreq device", config.devfreq, devices)
+
+
+def _check(key: str, noun: str, wanted: Sequence[str], there: Sequence[str]) -> None:
+    for index, name in enumerate(wanted):
+        if name not in there:
             raise ConfigInvalid(
-                f"cannot use thermal.devfreq[{index}]: there is no devfreq device {name!r}",
-                hint=f"devfreq devices here: {', '.join(sorted(devices)) or 'none'}",
-                details={"path": f"thermal.devfreq[{index}]"},
+                f"cannot use thermal.{key}[{index}]: there is no {noun} {name!r}",
+                hint=f"{noun}s here: {', '.join(sorted(there)) or 'none'}",
+                details={"path": f"thermal.{key}[{index}]"},
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from stoker.core.caps import away
 from stoker.core.failsafe import Trust
 from stoker.core.thermal_state import ThermalState, ZoneState
 from stoker.units import Kelvin, Seconds, Watts
@@ -31,7 +32,7 @@ def resume(state: ThermalState, now_s: Seconds) -> ThermalState:
         )
         for name, zone in state.zones.items()
     }
-    known = {name: replace(cap, slept=cap.ours_khz is not None) for name, cap in state.caps.items()}
+    known = {name: away(cap) for name, cap in state.caps.items()}
     return replace(state, zones=zones, caps=known)
 
 

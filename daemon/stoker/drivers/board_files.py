@@ -22,7 +22,7 @@ def load_boards(directory: Path, own: Path | None = None) -> tuple[BoardPreset, 
             f"cannot read board presets: none in {directory}",
             hint="they belong to the package; policies/boards in a checkout",
         )
-    return tuple({**presets, **{k: v for k, v in packaged.items() if k not in presets}}.values())
+    return tuple((presets | packaged | presets).values())
 
 
 def _in_folder(folder: Path) -> dict[str, BoardPreset]:

@@ -26,13 +26,11 @@ from stoker.core.thermal_plan import GRANT
 from stoker.events.thermal import CapRecord, FrequencyPolicy
 from stoker.services.caps import (
     FAULTS,
-    SETTLE_S,
-    SETTLE_TRIES,
     Restored,
     ThermalPorts,
     await_khz,
     goes_back,
-    settled_khz,
+    settled,
     shorten,
     undo,
 )
@@ -116,10 +114,9 @@ class CapWriter:
 
     def _apply(self, action: SetCap, policy: FrequencyPolicy) -> Applied:
         owner = self._owner(policy)
-        back_khz = max(owner.khz, policy.max_khz) if owner.free else owner.khz
         if action.release or action.cap_khz >= owner.khz:
-            self._write(policy, owner, back_khz)
-            await_khz(self._ports, policy, back_khz)
+            self._write(policy, owner, owner.khz)
+            await_khz(self._ports, policy, owner.khz)
             self._forget(policy.name)
         else:
             self._write(policy, owner, action.cap_khz)
@@ -141,7 +138,7 @@ class CapWriter:
             return _Owner(now, free=True)
         # The owner's or another limit? Until that is known, this goes back after a crash.
         self._write(policy, _Owner(now), policy.max_khz)
-        back = settled_khz(self._ports, policy, now)
+        back = settled(self._ports, policy, lambda khz: khz > now)
         if back is None:
             raise _RefusedError("scaling_max_freq cannot be read back")
         sure = last_known(lines, policy.name)
@@ -153,14 +150,11 @@ class CapWriter:
 
     def _readback(self, policy: FrequencyPolicy, ours: Sequence[KiloHertz]) -> KiloHertz:
         """Our own last value may take a moment to show."""
-        for left in reversed(range(SETTLE_TRIES)):
-            now = self._ports.policies.cap_khz(policy)
-            if now is None:
-                break
-            if not left or now not in ours or now == self._slot.get(policy.name, now):
-                return now
-            self._ports.rest(SETTLE_S)
-        raise _RefusedError("scaling_max_freq cannot be read")
+        last_khz = self._slot.get(policy.name)
+        now = settled(self._ports, policy, lambda khz: khz not in ours or last_khz in (None, khz))
+        if now is None:
+            raise _RefusedError("scaling_max_freq cannot be read")
+        return now
 
     def _write(self, policy: FrequencyPolicy, owner: _Owner, khz: KiloHertz) -> None:
         ports, name = self._ports, policy.name

@@ -125,15 +125,15 @@ def goes_back(line: CapRecord, policy: FrequencyPolicy) -> KiloHertz:
     return max(line.original_khz, policy.max_khz) if line.free else line.original_khz
 
 
-def settled_khz(
-    ports: ThermalPorts, policy: FrequencyPolicy, before_khz: KiloHertz
+def settled(
+    ports: ThermalPorts, policy: FrequencyPolicy, done: Callable[[KiloHertz], bool]
 ) -> KiloHertz | None:
-    """The readback after a write that may raise it above ``before_khz``; patiently, since the
-    kernel applies the write in a thread of its own."""
+    """The readback once it is ``done``, or as it is after some patience: the kernel applies a
+    write in a thread of its own. None = it cannot be read."""
     for _ in range(SETTLE_TRIES):
-        back_khz = ports.policies.cap_khz(policy)
-        if back_khz is None or back_khz > before_khz:
-            return back_khz
+        now = ports.policies.cap_khz(policy)
+        if now is None or done(now):
+            return now
         ports.rest(SETTLE_S)
     return ports.policies.cap_khz(policy)
 
@@ -141,10 +141,7 @@ def settled_khz(
 def await_khz(ports: ThermalPorts, policy: FrequencyPolicy, khz: KiloHertz) -> None:
     """Until what was given back shows, unless another limit is lower: a value of ours that is
     read later would be taken for the owner's."""
-    for _ in range(SETTLE_TRIES):
-        if ports.policies.cap_khz(policy) in (khz, None):
-            return
-        ports.rest(SETTLE_S)
+    settled(ports, policy, lambda now: now == khz)
 
 
 def _restore(
@@ -177,10 +174,11 @@ def _give_back(
     proof = goal if goal > now else policy.max_khz
     if not policies.set_cap(policy, proof):
         return "failed", lines
-    back = settled_khz(ports, policy, now)
+    back = settled(ports, policy, lambda khz: khz > now)
     if back is not None and back <= now:
         return ("restored", ()) if goal == proof else _written(ports, policy, goal, lines)
     if back is not None and policies.set_cap(policy, now):
+        await_khz(ports, policy, now)  # the next look must not take our proof for theirs
         return "foreign", ()
     return "failed", (*lines, CapRecord(policy.name, now, proof, ports.boot_id))
 

@@ -11,6 +11,7 @@ from stoker.core.thermal_plan import ThermalPlan
 from stoker.errors import Busy, Unavailable
 from stoker.events.heat_finds import Found
 from stoker.ports.thermal import HeatInventory
+from stoker.services.futures import failed
 
 LIMIT_S: Final = 20.0
 """Less than a D-Bus call waits. What reads so long hangs in a driver; nothing can end it."""
@@ -34,17 +35,13 @@ class HeatSearch:
         with self._lock:
             if self._running is not None and not self._running.done():
                 return self._running
-            future: Future[tuple[Found, ...]] = Future()
             if self._inventory is None:
-                error = "cannot search for sensors: not on this machine"
-                future.set_exception(Unavailable(error))
-                return future
+                return failed(Unavailable("cannot search for sensors: not on this machine"))
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) >= MAX_HUNG:
                 error = f"cannot search for sensors: {MAX_HUNG} searches hang in a driver"
-                future.set_exception(Busy(error, hint="see the kernel's messages: dmesg"))
-                return future
-            self._running = future
+                return failed(Busy(error, hint="see the kernel's messages: dmesg"))
+            self._running = future = Future[tuple[Found, ...]]()
             args = (self._inventory, plan, future)
             run = threading.Thread(target=_search, args=args, name="heat-search", daemon=True)
             run.start()

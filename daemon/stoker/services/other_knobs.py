@@ -63,8 +63,6 @@ class OtherKnobs:
     def _limit(self, device: str, headroom: float) -> None:
         """The highest step within that part of its highest one; never below its lowest."""
         name = f"{DEVFREQ}/{device}/max_freq"
-        if headroom >= FULL and not self._limits.get(device):
-            return
         wanted, top = ("", "") if headroom >= FULL else self._step(device, headroom)
         if wanted == self._limits.get(device, "") or not self._due(name):
             return

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.fakes.cap_slot import STEPS, TOP, Device
+from tests.fakes.cap_slot import STEPS, TOP, Device, Killed
 from tests.fakes.thermal import TOP_KHZ, Rig
 
 from stoker.config.schema import ThermalConfig
@@ -153,6 +153,20 @@ def test_the_probe_of_the_slot_waits_for_the_kernel() -> None:
     device.run(79.0)
     device.service.stop()
     assert device.slot.khz == 1_200_000
+
+
+def test_a_start_that_probed_the_slot_waits_until_its_proof_is_gone() -> None:
+    """Killed between journal and first write: the next start finds the owner's value by writing
+    the top, gives it back, and must not read the top a moment later as the owner's."""
+    device = Device(KiloHertz(900_000))
+    device.slot.late, device.slot.write = 2, "dies before"
+    with pytest.raises(Killed):
+        device.run(79.0)
+    device.slot.write = ""
+    device.start()
+    device.run(79.0)
+    device.service.stop()
+    assert device.slot.khz == 900_000
 
 
 def test_a_turbo_that_was_off_while_we_capped_is_not_lost() -> None:
