@@ -83,6 +83,11 @@ class Resize:
     context_tokens: int
     cache_tokens: int = 0
 
+    @property
+    def cells(self) -> int:
+        """Of the cache, for all sequences."""
+        return self.slots * self.context_tokens + self.cache_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Stats:

@@ -98,7 +98,7 @@ class EchoEngine:
             slots=request.slots,
             context_tokens=request.context_tokens,
             sequences=request.slots + cached,
-            cells=request.slots * request.context_tokens + request.cache_tokens,
+            cells=request.cells,
         )
         return self._facts
 

@@ -54,7 +54,7 @@ class Gather:
             self._last[item.job] = len(self._waiting)
             self._waiting.append(item)
         else:
-            self._waiting[at] = _joined(before, item)
+            self._waiting[at] = joined(before, item)
         if item.done is not None or item.error is not None:
             self._begun.discard(item.job)
             return True
@@ -71,7 +71,8 @@ def _fits(before: Delta, item: Delta) -> bool:
     return item.p is None and not over and not late
 
 
-def _joined(before: Delta, item: Delta) -> Delta:
+def joined(before: Delta, item: Delta) -> Delta:
+    """Both as one: ``item`` came next."""
     whole = replace(
         before,
         t=before.t + item.t,

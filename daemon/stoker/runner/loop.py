@@ -151,7 +151,7 @@ class Loop:
     def _work_aside(self) -> None:
         """A chunk of a score or a vector: a quarter of the time while answers are made."""
         began_s = self._clock()
-        if self._steps.busy and began_s < self._aside_s:
+        if self._steps.busy and not self._steps.fetching and began_s < self._aside_s:
             return
         self._desk.work()
         now_s = self._clock()
@@ -292,8 +292,7 @@ class Loop:
                 need(self._engine)
             if self._steps.busy or self._steps.active or self._desk.busy:
                 raise Busy("cannot resize the context: jobs are running")
-            cells = request.slots * request.context_tokens + request.cache_tokens
-            self._steps.cache.settle(self._clock() + SETTLE_S, cells)
+            self._steps.cache.settle(self._clock() + SETTLE_S, request.cells)
             self._steps.leave()
             try:
                 facts = self._engine.resize(request)

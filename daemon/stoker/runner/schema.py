@@ -22,6 +22,7 @@ from stoker.runner.schema_facts import (
     guess,
     items,
     joined,
+    pointed,
     prefix,
     whole_range,
     wrong,
@@ -128,16 +129,10 @@ class Rules:
         return self._references[target]
 
     def _resolve(self, target: str, path: str) -> object:
-        found = self._document
-        for part in target.split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdigit() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
-            else:
-                raise wrong(f"{path}.$ref", f"there is no {target}")
-        return found
+        try:
+            return pointed(self._document, target)
+        except LookupError:
+            raise wrong(f"{path}.$ref", f"there is no {target}") from None
 
     def _any(self, schema: Schema, word: str, path: str, depth: int) -> str:
         rest = {key: value for key, value in schema.items() if key != word}

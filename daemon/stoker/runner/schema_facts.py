@@ -38,6 +38,20 @@ def prefix(texts: Sequence[str]) -> str:
     return low[:same]
 
 
+def pointed(document: object, reference: str) -> object:
+    """What "#/…" leads to (RFC 6901). Raises LookupError."""
+    found = document
+    for part in reference.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and key.isdigit() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, dict) and key in found:
+            found = found[key]
+        else:
+            raise LookupError(reference)
+    return found
+
+
 def guess(schema: Schema) -> str | None:
     """The type that other keywords speak of."""
     for kind, keys in (

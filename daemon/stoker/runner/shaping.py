@@ -15,6 +15,7 @@ from stoker.errors import InvalidRequest
 from stoker.events.prompt import NO_BUDGET, NO_LOGPROBS, Shape
 from stoker.events.runner import Delta, Generate
 from stoker.runner import gbnf, reasoning, schema, tool_forms, tool_prompt, tool_tags
+from stoker.runner.gather import joined
 from stoker.runner.grammar_rules import Grammar
 from stoker.runner.tool_forms import Form
 
@@ -74,7 +75,7 @@ class Shaping:
         more = self._stop_thinking(engine, job)
         if self.grammar is not None and not self._bound and not job.thinking:
             self.begin(engine, job)
-        return delta if more is None else _both(delta, more)
+        return delta if more is None else joined(delta, more)
 
     def _stop_thinking(self, engine: Engine, job: Job) -> Delta | None:
         over = 0 <= self.budget <= job.reasoning_tokens
@@ -161,12 +162,6 @@ def _said(engine: Engine, token: int, logprob: float) -> dict[str, object]:
         "logprob": round(max(logprob, -9999.0), 6),
         "bytes": list(piece),
     }
-
-
-def _both(first: Delta, second: Delta) -> Delta:
-    made, read = first.n + second.n, first.e + second.e
-    text, thought = first.t + second.t, first.r + second.r
-    return replace(second, t=text, r=thought, lp=first.lp, n=made, e=read)
 
 
 def _wrong(path: str, reason: str) -> InvalidRequest:

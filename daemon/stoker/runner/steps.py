@@ -60,7 +60,7 @@ class Steps:
         self._names: frozenset[str] = frozenset()
         self._lanes = AdapterLanes()
         self._deadlines = False
-        self.fetching = False  # what saved states are read for is all there is to do
+        self._behind = 0  # waiting jobs that have a slot once their saved states are read
         self._read = self.sampled = self.count = 0  # prompt tokens, tokens made, steps
 
     @property
@@ -84,8 +84,13 @@ class Steps:
     @property
     def steady(self) -> bool:
         """The next step is a usual one: every job decodes and none is about to come in."""
-        admits = bool(self._waiting and self._free)
+        admits = self._free and len(self._waiting) > self._behind
         return not admits and all(job.decoding for job in self._runnable())
+
+    @property
+    def fetching(self) -> bool:
+        """Reading saved states is all there is to do."""
+        return bool(self._behind) and not self._runnable()
 
     def begin(self, request: Load, facts: Facts) -> None:
         """A context is there. A short warm-up teaches the cost of a token."""
@@ -154,7 +159,7 @@ class Steps:
             self._waiting.remove(job)
             self._admit(job)
         running = self._runnable()
-        self.fetching = not running and bool(self._waiting) and self._free
+        self._behind = len(self._waiting) if self._free else 0
         if running and self._facts:
             self._step(running, self._facts)
 

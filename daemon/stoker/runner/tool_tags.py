@@ -7,12 +7,14 @@ the tool's schema tells ``1`` from ``"1"``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from stoker.runner.literals import literal
+from stoker.runner.schema_facts import pointed
 
 if TYPE_CHECKING:
     from stoker.runner.schema import Rules
@@ -65,7 +67,7 @@ def arguments(rules: Rules, schema: object, path: str) -> str:
     Texts are any lines that do not begin with "<"; their own patterns and lengths are not
     enforced.
     """
-    rules.visit(schema, path, 0)  # refuses what the other forms refuse
+    type(rules)(schema).visit(schema, path, 0)  # refuses what the other forms refuse
     plain = rules.plain(schema, path, 0)
     properties = plain.get("properties")
     if not isinstance(properties, dict) or not properties:
@@ -81,21 +83,36 @@ def arguments(rules: Rules, schema: object, path: str) -> str:
     return " ".join(parts)
 
 
-def kinds(schema: object, root: object, depth: int = 0) -> frozenset[str]:
+def kinds(schema: object, root: object) -> frozenset[str]:
     """The JSON types that a schema lets through; empty = any."""
+    return _kinds(schema, root, {}, 0)
+
+
+def _kinds(
+    schema: object, root: object, known: dict[str, frozenset[str]], depth: int
+) -> frozenset[str]:
+    """``known``, by reference: each is followed once, however often the schema names it."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return frozenset()
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return kinds(_followed(reference, root), root, depth + 1)
+        if reference not in known:
+            known[reference] = frozenset()  # of one that leads to itself
+            with contextlib.suppress(LookupError):
+                known[reference] = _kinds(pointed(root, reference), root, known, depth + 1)
+        return known[reference]
     if "const" in schema:
         return frozenset({_kind(schema["const"])})
     if isinstance(schema.get("enum"), list):
         return frozenset(map(_kind, schema["enum"]))
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            found = [kinds(option, root, depth + 1) for option in schema[word]]
+            found = [_kinds(option, root, known, depth + 1) for option in schema[word]]
             return frozenset().union(*found) if all(found) else frozenset()
+    if isinstance(schema.get("allOf"), list):  # as pydantic names a type with a description
+        all_of = [_kinds(part, root, known, depth + 1) for part in schema["allOf"]]
+        if said := [part for part in all_of if part]:
+            return frozenset.intersection(*said)
     kind = schema.get("type", [])
     listed = kind if isinstance(kind, list) else [kind]
     return frozenset(one for one in listed if isinstance(one, str))
@@ -137,11 +154,3 @@ def _kind(value: object) -> str:
 def _property(schema: object, key: str) -> object:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties.get(key) if isinstance(properties, dict) else None
-
-
-def _followed(reference: str, root: object) -> object:
-    found = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, dict) else None
-    return found

@@ -39,15 +39,6 @@ class _Meter:
     told: tuple[int, int] = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Late:
-    """Whom a withdrawn job's last tokens are charged to."""
-
-    uid: int
-    quota: Quota
-    lane: JobClass
-
-
 class JobQueue:
     """``act`` carries out one decision and may call back here; ``acted`` ends each event.
 
@@ -65,7 +56,7 @@ class JobQueue:
         self.state = State(_rules(config, config.runner.slots, config.runner.parked_slots))
         self._meters: dict[str, _Meter] = {}
         self._untold: set[str] = set()
-        self._late: dict[str, _Late] = {}  # by the name that the runner knows
+        self._late: dict[str, scheduler.Spent] = {}  # by the name that the runner knows
         self._events: deque[scheduler.Event] = deque()
         self._ticked_s = Seconds(0.0)
         self.totals = TokenTotals()
@@ -141,7 +132,7 @@ class JobQueue:
         if found is not None and found.place is not Place.WAITING:
             if len(self._late) >= MAX_LATE:
                 del self._late[next(iter(self._late))]
-            self._late[wire_id] = _Late(found.uid, found.quota, found.lane)
+            self._late[wire_id] = scheduler.Spent(found.uid, found.quota, 0, lane=found.lane)
         self.step(scheduler.Withdraw(job))
 
     def count_late(self, delta: wire.Delta) -> None:
@@ -153,7 +144,7 @@ class JobQueue:
             del self._late[delta.job]
         if delta.e or delta.n:
             self._add(delta.e, delta.n)
-            self.step(scheduler.Spent(late.uid, late.quota, delta.e, delta.n, late.lane))
+            self.step(replace(late, tokens=delta.e, written=delta.n))
 
     def begin_again(self, job: str) -> None:
         """Its sequence is gone: what it had is paid for, and counting starts anew."""

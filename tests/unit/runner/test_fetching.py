@@ -81,6 +81,19 @@ def test_others_go_on_while_a_state_is_read(rig: SlowDisk) -> None:
     assert rig.counts()["restores"] == 1
 
 
+def test_the_steps_of_others_are_usual_ones_while_a_state_is_read(rig: SlowDisk) -> None:
+    """Their tokens may be gathered; only a job that can come in now makes a step another one."""
+    rig.send("b", "", "other words", 50)
+    rig.work(3)
+    assert rig.steps.steady
+    rig.send("a", "talk")
+    assert not rig.steps.steady
+    rig.work(1)
+    assert rig.steps.steady
+    rig.send("c", "", "more words", 3)
+    assert not rig.steps.steady
+
+
 def test_one_state_is_read_at_a_time_and_each_gets_its_turn(rig: SlowDisk) -> None:
     rig.send("a", "talk")
     rig.send("b", "more")

@@ -128,6 +128,23 @@ def test_a_reference_to_itself_does_not_hang() -> None:
     assert tool_tags.kinds(loop["properties"]["a"], loop) == frozenset()
 
 
+def test_a_reference_that_is_named_often_is_followed_once() -> None:
+    """Followed each time, thirty names of it eight levels deep would take days."""
+    option = {"$ref": "#/$defs/x"}
+    many = {"$defs": {"x": {"anyOf": [{"type": "integer"}, *[option] * 30]}}}
+    assert tool_tags.kinds(option, many) == frozenset()
+    plain = {"$defs": {"x": {"type": "integer"}}}
+    assert tool_tags.kinds({"anyOf": [option] * 30}, plain) == {"integer"}
+
+
+def test_a_type_that_is_named_with_a_description_is_that_type() -> None:
+    """As pydantic writes it; and references lead through lists, too."""
+    root = {"$defs": {"n": {"type": "integer"}}, "anyOf": [{"type": "boolean"}]}
+    assert tool_tags.kinds({"allOf": [{"$ref": "#/$defs/n"}], "title": "N"}, root) == {"integer"}
+    assert tool_tags.kinds({"$ref": "#/anyOf/0"}, root) == {"boolean"}
+    assert tool_tags.kinds({"$ref": "#/anyOf/1"}, root) == frozenset()
+
+
 def test_reading_says_where_an_end_mark_may_stand_in_a_text() -> None:
     whole = tool_forms.read(HERMES, '{"name": "f", "arguments": {"a": "b"}}', {})
     assert whole.calls == (ToolCall("", "f", '{"a": "b"}'),)
