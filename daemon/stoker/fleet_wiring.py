@@ -131,8 +131,9 @@ class _Wiring:
 
     def _make_link(self) -> FleetLink:
         parts = Parts(
-            self._broker, self._store, self._clock, time.time, random.random, self._caps,
-            Pace(cap_s=self._config.reconnect_cap_s), self._clock_word,
+            self._broker, self._store, self._clock, random.random, self._caps,
+            wall_s=time.time, pace=Pace(cap_s=self._config.reconnect_cap_s),
+            clock_word=self._clock_word,
         )  # fmt: skip
         return FleetLink(parts, self._device, self._topic("status"))
 

@@ -162,8 +162,8 @@ class _Wiring:
         self._broker = PahoBroker(BrokerAccess(addresses.parse(home.broker)), service.tell)
         device._client = self._broker
         parts = Parts(
-            self._broker, self._store, time.monotonic, time.time, random.random,
-            Caps(1 << 20, 86_400.0), Pace(cap_s=2.0), lambda: "ok",
+            self._broker, self._store, time.monotonic, random.random, Caps(1 << 20, 86_400.0),
+            wall_s=time.time, pace=Pace(cap_s=2.0), clock_word=lambda: "ok",
         )  # fmt: skip
         self._link = FleetLink(parts, device.name, self._topic("status"))
         self._deeds = CommandDeeds(self._services())

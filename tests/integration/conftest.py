@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.fakes.bus_client import BusClient
 
 from stoker.tour.private_bus import PrivateBus
+
+if TYPE_CHECKING:
+    from tests.integration.broker_rig import Broker
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
@@ -64,3 +68,14 @@ def _spawner(root: Path, env: dict[str, str]) -> Iterator[Spawn]:
                 child.wait()
         if child.stdout is not None:
             child.stdout.close()
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Broker]:
+    """Mosquitto with TLS, where certificates are names and each has its rights."""
+    from tests.fakes.tls_world import TlsWorld  # most tests here need neither TLS nor MQTT
+    from tests.integration import broker_rig
+
+    broker = broker_rig.by_certificate(tmp_path / "broker", TlsWorld(tmp_path / "tls"))
+    with broker_rig.started(broker):
+        yield broker

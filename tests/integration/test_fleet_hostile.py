@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.pki import Party, World
-from tests.fakes.tls_world import TlsWorld
-from tests.integration import broker_rig
 from tests.integration.broker_rig import Broker
 from tests.integration.fleet_rig import DEVICE, Rig, fleet
 from tests.integration.stokerd_rig import until
@@ -29,13 +27,6 @@ from stoker.tour.private_bus import PrivateBus
 from stoker_ota.core.fleet_documents import Target
 
 pytestmark = [pytest.mark.bus]
-
-
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[Broker]:
-    broker = broker_rig.by_certificate(tmp_path / "broker", TlsWorld(tmp_path / "tls"))
-    with broker_rig.started(broker):
-        yield broker
 
 
 @pytest.fixture

@@ -36,13 +36,6 @@ def maker(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 
 
 @pytest.fixture
-def secure(tmp_path: Path) -> Iterator[Broker]:
-    broker = broker_rig.by_certificate(tmp_path / "broker", TlsWorld(tmp_path / "tls"))
-    with broker_rig.started(broker):
-        yield broker
-
-
-@pytest.fixture
 def rig(
     private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str], secure: Broker,
     maker: Operator,

@@ -6,14 +6,12 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.fakes.fleet_device import FleetDevice, Home
 from tests.fakes.fleet_operator import FleetOperator
-from tests.fakes.tls_world import TlsWorld
 from tests.integration import broker_rig
 from tests.integration.broker_rig import ACL, OPERATOR, PASSWORD, Broker, peer
 from tests.integration.fleet_rig import DEVICE, Ear, Rig, fleet
@@ -27,13 +25,6 @@ pytestmark = [pytest.mark.bus]
 SALT = b"twelve bytes"  # the plugin wants as many
 PLUGIN = "mosquitto_dynamic_security.so"
 Env = dict[str, str]
-
-
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[Broker]:
-    broker = broker_rig.by_certificate(tmp_path / "broker", TlsWorld(tmp_path / "tls"))
-    with broker_rig.started(broker):
-        yield broker
 
 
 def deny_subscribing(folder: Path, topic: str) -> str:

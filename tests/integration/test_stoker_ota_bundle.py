@@ -173,7 +173,7 @@ def test_rotated_and_revoked_keys_are_walked_and_believed(home: Path, tmp_path: 
     _ota("trust", "rotate", "release", "--revoke", "--now", WHEN, home=folder)
     _ota("trust", "rotate", "trust", "--now", WHEN, home=folder)
     steps = [(folder / f"pki/trust/{n}.json").read_bytes() for n in (2, 3)]
-    trust = gate.walk_trust(steps, read_trust(home / "pki/trust/1.json"))
+    trust, _ = gate.walk_trust(steps, read_trust(home / "pki/trust/1.json"))
     assert trust.version == 3
     old = (home / "chat.json").read_bytes()
     data = (home / "catalog.json").read_bytes()
@@ -256,4 +256,4 @@ def test_a_revoked_certificate_s_role_is_taken_up_by_its_successor(
     _ota("trust", "revoke", "pki/certificates/policy.pem", "--now", WHEN, home=work)
     assert len(_ota("trust", "show", "pki/trust/2.json", home=work)["revoked"]) == 1  # type: ignore[arg-type]
     steps = [(work / "pki/trust/2.json").read_bytes()]
-    assert gate.walk_trust(steps, read_trust(work / "pki/trust/1.json")).version == 2
+    assert gate.walk_trust(steps, read_trust(work / "pki/trust/1.json"))[0].version == 2

@@ -20,7 +20,8 @@ from stoker.tour.private_bus import PrivateBus
 
 pytestmark = [pytest.mark.bus, pytest.mark.timeout(300)]
 SIZE = 8 << 20
-KILLS = 10
+KILLS, MOST_KILLS = 10, 40
+MOMENTS = 3  # kills go on until so many phases were hit: how long each takes is the machine's
 PHASES = ("offered", "preflight", "fetching", "applying", "verifying", "staged", "activating",
           "testing", "committed")  # fmt: skip
 
@@ -41,6 +42,10 @@ def _reach(state: Path, wanted: str) -> None:
             end = min(end, time.monotonic() + 0.5)
 
 
+def _moments(seen: list[str]) -> int:
+    return len({*seen} - {"idle"})
+
+
 def test_kills_at_random_moments_always_leave_a_whole_set(
     private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str]
 ) -> None:
@@ -52,26 +57,27 @@ def test_kills_at_random_moments_always_leave_a_whole_set(
     for _ in range(2000):
         old[chance.randrange(SIZE)] ^= 0x10
     v2.write_bytes(old)
-    bundle = operator.bundle(1, v1, v2)
     text = rig.config(v1, operator)
     wholes, seen = (v1.read_bytes(), v2.read_bytes()), list[str]()
-    state = tmp_path / "state/ota/state.json"
-    for number in range(KILLS):
+    state, current = tmp_path / "state/ota/state.json", tmp_path / "state/ota/current/chat"
+    version = 0
+    while len(seen) < KILLS or (_moments(seen) < MOMENTS and len(seen) < MOST_KILLS):
         daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
         if _phase(state) == "idle":  # else it goes on by itself, also before it is ready
             daemon.wait_ready()
-            # installed already, or tried twice
-            with contextlib.suppress(errors.Busy, errors.InvalidRequest, errors.Unhealthy):
+            version += 1  # a new one each time: no kill is spent on an update that is over
+            there = current.exists() and current.read_bytes() == wholes[1]
+            bundle = operator.bundle(version, *((v2, v1) if there else (v1, v2)))
+            with contextlib.suppress(errors.Busy):
                 rig.install(daemon, bundle)
-        _reach(state, PHASES[number % len(PHASES)])
+        _reach(state, PHASES[len(seen) % len(PHASES)])
         time.sleep(chance.uniform(0.0, 0.05))
         os.kill(daemon.process.pid, signal.SIGKILL)
         daemon.process.wait(10)
         daemon.client.close()
         seen.append(_phase(state))
-        current = tmp_path / "state/ota/current/chat"
         assert not current.exists() or current.read_bytes() in wholes
-    assert len({*seen} - {"idle"}) >= 3, f"too few of an update's moments were hit: {seen}"
+    assert _moments(seen) >= MOMENTS, f"too few of an update's moments were hit: {seen}"
     daemon = Stokerd(private_bus, tmp_path, child_env, "--engine=echo", config=text)
     try:
         daemon.wait_ready()

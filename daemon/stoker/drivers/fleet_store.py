@@ -148,10 +148,13 @@ class SqliteFleetStore:
         return {str(audience): version for audience, version in found if isinstance(version, int)}
 
     def next_session(self) -> int:
-        number = int(self.note(_SESSION) or 0) + 1
+        number = self.last_session() + 1
         self._save_twin(number)
         self.write_note(_SESSION, str(number))
         return number
+
+    def last_session(self) -> int:
+        return int(self.note(_SESSION) or 0)
 
     # commands
 
@@ -165,7 +168,7 @@ class SqliteFleetStore:
         floor = fleet_floors.accepted(self._floors.get(record.issuer, Floor()), record.sequence)
         if record.issuer:
             self._floors[record.issuer] = floor
-            self._save_twin(int(self.note(_SESSION) or 0))
+            self._save_twin(self.last_session())
         marks = ", ".join("?" * 14)
         with self._file.writing() as con:
             con.execute(f"INSERT INTO commands ({_COLUMNS}) VALUES ({marks})", _values(record))
@@ -224,7 +227,7 @@ class SqliteFleetStore:
 
     def keep_desired(self, kept: Kept) -> None:
         self._versions[kept.audience] = kept.version
-        self._save_twin(int(self.note(_SESSION) or 0))
+        self._save_twin(self.last_session())
         with self._file.writing() as con:
             _write_desired(con, kept)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+from stoker_ota.core.loopback import is_loopback
 
 PORTS: Final = {"mqtts": 8883, "mqtt": 1883}
 
@@ -36,15 +37,6 @@ def parse(text: str) -> BrokerAddress:
         raise ValueError("nothing may follow the port")
     port = parts.port or PORTS[parts.scheme]
     tls = parts.scheme == "mqtts"
-    if not tls and not _is_loopback(parts.hostname):
+    if not tls and not is_loopback(parts.hostname):
         raise ValueError("without TLS only this machine's own broker may be used: mqtts://")
     return BrokerAddress(parts.hostname, port, tls=tls)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -83,6 +83,9 @@ class FleetStore(Protocol):
     def next_session(self) -> int:
         """One more than ever before."""
 
+    def last_session(self) -> int:
+        """0 before the first one."""
+
     def command(self, identity: str) -> Record | None: ...
 
     def add(self, record: Record, letters: Sequence[Letter], wish: tuple[str, str] | None) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from stoker.core.fleet_words import WRITTEN
 from stoker.errors import StokerError, StorageFailed, Unavailable
@@ -34,6 +34,7 @@ from stoker.services.fleet_guest import HomeAssistant
 from stoker.services.fleet_inbox import Inbox
 from stoker.services.fleet_link import FleetLink
 from stoker.services.fleet_reports import Reporter
+from stoker.services.futures import failed
 from stoker.services.side_thread import SideThread
 from stoker.units import Seconds
 from stoker_ota.core.topics import Topics
@@ -157,7 +158,7 @@ class FleetService:
         found: Future[bytes] = Future()
         fleet = self._fleet
         if fleet is None or not fleet.link.online:
-            return _failed(Unavailable(f"cannot fetch {topic}: there is no connection"))
+            return failed(Unavailable(f"cannot fetch {topic}: there is no connection"))
         self._fetches[topic] = (found, fleet.monotonic_s() + FETCH_S)
         self._watch()
         return found
@@ -341,9 +342,3 @@ class FleetService:
         self._snapshot = found
         for listener in self._listeners:
             listener.changed(found)
-
-
-def _failed(error: StokerError) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_exception(error)
-    return future

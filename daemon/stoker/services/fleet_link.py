@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stoker.core import fleet_session, fleet_words
-from stoker.core.fleet_outbox import Caps
 from stoker.core.fleet_session import Link, Pace
 from stoker.errors import StorageFailed
 from stoker.events.fleet import (
@@ -23,7 +22,7 @@ from stoker.events.fleet import (
     Published,
     Subscribed,
 )
-from stoker.ports.fleet import Broker, FleetStore, Letter
+from stoker.ports.fleet import Letter
 from stoker.services.fleet_sending import Sending, Ways
 
 _log = logging.getLogger(__name__)
@@ -35,13 +34,8 @@ TOLD_S: Final = 60.0  # between two log lines of one kind
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    broker: Broker
-    store: FleetStore
-    monotonic_s: Callable[[], float]
+class Parts(Ways):
     wall_s: Callable[[], float]
-    draw: Callable[[], float]
-    caps: Caps
     pace: Pace
     clock_word: Callable[[], str]  # "ok" or "uncertain", for the birth
 
@@ -57,9 +51,7 @@ class FleetLink:
         self._problem = ("", "")
         self._said_s = -TOLD_S
         self._since_wall_s = 0.0
-        self._sending = Sending(
-            Ways(parts.broker, parts.store, parts.monotonic_s, parts.draw, parts.caps), status_topic
-        )
+        self._sending = Sending(parts, status_topic)
 
     # what the others ask of it
 
@@ -158,8 +150,8 @@ class FleetLink:
                 number = store.next_session()
         except StorageFailed as error:
             self.storage_failed(error.message)
-            return max(self._session, int(store.note("session") or 0)) + 1
-        self._sending.storage = ""
+            return max(self._session, store.last_session()) + 1
+        self.storage_failed("")
         return number
 
     def _connect(self, now: float) -> None:

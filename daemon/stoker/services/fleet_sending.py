@@ -26,6 +26,8 @@ HEAD_BYTES: Final = 512  # of a packet beside its payload, generously
 
 @dataclass(frozen=True, slots=True)
 class Ways:
+    """What messages need to go out."""
+
     broker: Broker
     store: FleetStore
     monotonic_s: Callable[[], float]

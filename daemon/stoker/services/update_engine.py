@@ -126,7 +126,7 @@ class EngineUpdater:
     def install(self, folder: str, options: InstallOptions) -> tuple[str, int]:
         with typed():
             intake, module = self._intake()
-            judged = intake.accept(self._folder(folder), self._around.now())
+            judged = intake.accept(self._folder(folder, intake), self._around.now())
             self._note(judged, folder)
             found = module.choose(judged, options.deployment)
             self._check(found, options)
@@ -181,7 +181,7 @@ class EngineUpdater:
         with typed():
             intake, _ = self._intake()
             look = intake.accept if keep else intake.inspect
-            judged = look(self._folder(folder), self._around.now())
+            judged = look(self._folder(folder, intake), self._around.now())
             if keep:
                 self._note(judged, folder)
             return [self._describe(item) for item in judged.listed.values()]
@@ -253,9 +253,8 @@ class EngineUpdater:
         module = load_intake()
         return module.Intake(self._store, self._parts.first_trust()), module
 
-    def _folder(self, folder: str) -> Folder:
-        known = self._intake()[0].known()
-        return self._parts.folder(folder, listing.version_of(known))
+    def _folder(self, folder: str, intake: Intake) -> Folder:
+        return self._parts.folder(folder, listing.version_of(intake.known()))
 
     def _note(self, judged: Judged, folder: str) -> None:
         """A descriptor's name says where the folder is, as long as it is there."""

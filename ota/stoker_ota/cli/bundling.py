@@ -55,7 +55,8 @@ def verify(args: Namespace, console: Console) -> None:
     """As a device does it that knows ``--trust`` and has accepted nothing yet."""
     root: Path = args.bundle
     now = Now(moment(args), trusted=True)
-    trust = gate.walk_trust(_newer_trust(root, read_trust(args.trust)), read_trust(args.trust))
+    first = read_trust(args.trust)
+    trust, _ = gate.walk_trust(_newer_trust(root, first), first)
     data = folders.read(root / bundle.CATALOG, documents.MAX_CATALOG_BYTES * 2)
     catalog = gate.accept_catalog(data, trust, Floors(), None, now).catalog
     found = []

@@ -6,11 +6,11 @@ unix:/PATH            a socket on this machine
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from stoker_ota.core.loopback import is_loopback
 from stoker_ota.core.topics import DEFAULT_ROOT, Topics
 from stoker_ota.errors import InvalidRequest
 from stoker_ota.values.fetching import Broker, Tls
@@ -46,19 +46,10 @@ def broker(  # one argument a setting
             f"cannot use {address[:100]!r} as a broker",
             hint="mqtts://HOST, mqtt://localhost:PORT or unix:/PATH",
         )
-    if scheme == "mqtt" and not _is_loopback(host):
+    if scheme == "mqtt" and not is_loopback(host):
         raise InvalidRequest(
             f"cannot use {address[:100]!r} as a broker: without TLS only this machine's own may be",
             hint=f"mqtts://{host}",
         )
     secure = (tls or Tls()) if scheme == "mqtts" else None
     return Broker(host, port or PORTS[scheme], root=root, tls=secure, **who)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

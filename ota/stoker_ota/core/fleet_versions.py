@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from stoker_ota.core import strict_json
+from stoker_ota.core.campaign_count import MAX_STATE_BYTES
+from stoker_ota.core.fields import MAX_VERSION
 from stoker_ota.errors import InvalidRequest, OtaError
 
 MOST_AHEAD: Final = 1000
 """So far a version may be ahead of ours by devices' word alone: the broker may have been set
 back, and nobody may use up all versions there are."""
-MAX_STATE_BYTES: Final = 120 << 10
 
 
 def newest(known: int, told: Iterable[int]) -> int:
@@ -48,4 +49,4 @@ def told(state: bytes, audience: str) -> int:
         return 0
     desired = found.get("desired") if isinstance(found, dict) else None
     version = desired.get(audience) if isinstance(desired, dict) else None
-    return version if type(version) is int and 0 < version < 1 << 53 else 0
+    return version if type(version) is int and 0 < version <= MAX_VERSION else 0

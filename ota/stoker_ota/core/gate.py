@@ -7,7 +7,7 @@ bytes, trust, floors and a ``clock.Now`` go in, a value comes out or a typed err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from stoker_ota.core import chain, documents, envelope, manifest, rules, signature
@@ -70,13 +70,15 @@ def accept_trust(data: bytes, current: Trust) -> Trust:
     return following
 
 
-def walk_trust(steps: Sequence[bytes], current: Trust) -> Trust:
-    """Every document after ``current`` in turn. The last one's expiry is the caller's to check."""
-    if len(steps) > rules.MAX_TRUST_STEPS:
-        raise BadDocument(f"cannot walk trust: more than {rules.MAX_TRUST_STEPS} steps at once")
-    for data in steps:
-        current = accept_trust(data, current)
-    return current
+def walk_trust(steps: Iterable[bytes], current: Trust) -> tuple[Trust, bytes]:
+    """Every document after ``current`` in turn, each judged before the next one is read: the newest
+    trust and its signed bytes (empty = no step was made). Its expiry is the caller's to check."""
+    last = b""
+    for count, last in enumerate(steps, start=1):
+        if count > rules.MAX_TRUST_STEPS:
+            raise BadDocument(f"cannot walk trust: more than {rules.MAX_TRUST_STEPS} steps at once")
+        current = accept_trust(last, current)
+    return current, last
 
 
 def keys_changed(old: Trust, new: Trust, role: str) -> bool:

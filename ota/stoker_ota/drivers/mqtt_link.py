@@ -33,6 +33,7 @@ CONNECT_S: Final = 15.0
 KEEPALIVE_S: Final = 60
 MAX_PACKET_BYTES: Final = MAX_CHUNK_BYTES + (8 << 10)
 MAX_PASSWORD_BYTES: Final = 4096
+UNKNOWN_VERSION: Final = "Unsupported protocol version"
 _NO_MORE: Final = (
     "Bad user name or password", "Not authorized", "Banned", "Client identifier not valid",
     "Server moved", "Use another server",
@@ -130,20 +131,10 @@ class Link:
         client.loop_start()
 
     def _make(self) -> Any:
-        broker = self._broker
-        protocol = mqtt.MQTTv311 if self._old else mqtt.MQTTv5
-        more: dict[str, Any] = {"clean_session": True} if self._old else {}
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, f"{broker.client_id or 'stoker'}{self._suffix}",
-            protocol=protocol, transport="unix" if broker.path else "tcp",
-            reconnect_on_failure=False, **more,
-        )  # fmt: skip
+        name = f"{self._broker.client_id or 'stoker'}{self._suffix}"
+        client = make_client(self._broker, name, old=self._old, reconnect_on_failure=False)
         client.connect_timeout = CONNECT_S
         client.max_inflight_messages_set(16)
-        if broker.username:
-            client.username_pw_set(broker.username, password(broker.password_file))
-        if broker.tls is not None and not broker.path:
-            client.tls_set_context(tls_context(broker))
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_message, client.on_subscribe = self._on_message, self._on_subscribe
         client.on_publish, client.on_socket_open = self._on_publish, _no_delay
@@ -164,7 +155,7 @@ class Link:
             if isinstance(most, int):
                 self.most_bytes = min(MAX_CHUNK_BYTES, most - 512)
             self.news.put(News(Heard.CONNECTED))
-        elif code.getName() == "Unsupported protocol version" and not self._old:
+        elif code.getName() == UNKNOWN_VERSION and not self._old:
             self._old = True
             self.news.put(News(Heard.DOWN, reason="it speaks MQTT 3.1.1 only"))
         else:
@@ -190,6 +181,21 @@ class Link:
 
     def _on_publish(self, _c: Any, _u: Any, mid: int, code: ReasonCode, _properties: Any) -> None:
         self.news.put(News(Heard.PUBLISHED, mid=mid, reason=str(code) if code.is_failure else ""))
+
+
+def make_client(broker: Broker, client_id: str, *, old: bool, **more: Any) -> Any:
+    """With protocol, login and TLS; ``old``: MQTT 3.1.1. FileUnreadable."""
+    client = mqtt.Client(
+        CallbackAPIVersion.VERSION2, client_id,
+        protocol=mqtt.MQTTv311 if old else mqtt.MQTTv5,
+        transport="unix" if broker.path else "tcp",
+        **({"clean_session": True} if old else {}), **more,
+    )  # fmt: skip
+    if broker.username:
+        client.username_pw_set(broker.username, password(broker.password_file))
+    if broker.tls is not None and not broker.path:
+        client.tls_set_context(tls_context(broker))
+    return client
 
 
 def _no_delay(_client: Any, _userdata: Any, sock: Any) -> None:

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -25,7 +24,6 @@ from stoker_ota.errors import Unavailable
 from stoker_ota.values.fetching import Broker
 
 WAIT_S: Final = 15.0
-_UNKNOWN: Final = "Unsupported protocol version"
 _properties: Any = Properties  # it has no types
 
 
@@ -79,7 +77,8 @@ class OperatorLink:
             raise Unavailable(f"cannot reach the broker {self._name}: {reason}") from error
         self._client.loop_start()
         self._until(lambda: self._connected is not None or self._closed)
-        known = self._connected is not None and self._connected.getName() != _UNKNOWN
+        answer = self._connected
+        known = answer is not None and answer.getName() != mqtt_link.UNKNOWN_VERSION
         if not known and not self._old:
             self._client.loop_stop()
         return known
@@ -136,17 +135,7 @@ class OperatorLink:
         return found.payload if found is not None else b""
 
     def _make(self) -> Any:
-        broker = self._broker
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, broker.client_id,
-            protocol=mqtt.MQTTv311 if self._old else mqtt.MQTTv5,
-            transport="unix" if broker.path else "tcp",
-            **({"clean_session": True} if self._old else {}),
-        )  # fmt: skip
-        if broker.username:
-            client.username_pw_set(broker.username, mqtt_link.password(broker.password_file))
-        if broker.tls is not None and not broker.path:
-            client.tls_set_context(mqtt_link.tls_context(broker))
+        client = mqtt_link.make_client(self._broker, self._broker.client_id, old=self._old)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_message = self._on_message
         client.on_publish = lambda _c, _u, mid, code, _p: self._say("publish", mid, code)

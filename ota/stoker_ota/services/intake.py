@@ -117,13 +117,17 @@ class Intake:
 
     def known(self) -> bytes:
         """The signed bytes of what ``trust`` gives; only reads."""
-        kept = self._store.document(TRUST)
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[bytes, Trust | None, bool]:
+        """Its signed bytes; as it is read, None for the operator's document, which nobody has
+        looked at yet; and whether trust began with that document."""
         begun = self._store.document(ORIGIN) == self._first
-        return (
-            kept
-            if begun and kept is not None and _readable(_parse, kept) is not None
-            else self._first
-        )
+        kept = self._store.document(TRUST)
+        parsed = _readable(_parse, kept) if begun and kept is not None else None
+        if kept is None or parsed is None:
+            return self._first, None, begun
+        return kept, parsed, begun
 
     def _keep(self, walked: _Walked) -> None:
         """Floors first: a cut then leaves a device that takes nothing below the newest trust,
@@ -133,10 +137,11 @@ class Intake:
         if walked.floors != self._store.floors():
             self._store.save_floors(walked.floors)
         kept = self._store.document(TRUST)
-        if kept is not None and _readable(_parse, kept) is None:
+        damaged = kept is not None and _readable(_parse, kept) is None
+        if damaged:
             self._store.set_aside(TRUST)
         begun = self._store.document(ORIGIN) == self._first
-        if walked.last or not begun or self._store.document(TRUST) is None:
+        if walked.last or not begun or kept is None or damaged:
             self._store.save_document(TRUST, walked.last or self._first)
         if not begun:
             self._store.save_document(ORIGIN, self._first)
@@ -147,9 +152,8 @@ class Intake:
         where the document is damaged; what it must reach again, the floors know.
         """
         floors = self._store.floors()
-        if self._store.document(ORIGIN) != self._first:
-            floors = Floors(counters=floors.counters)
-        return _parse(self.known()), floors
+        signed, parsed, begun = self._newest()
+        return parsed or _parse(signed), floors if begun else Floors(counters=floors.counters)
 
     def _judge(self, folder: Folder, walked: _Walked, now: Now) -> tuple[Judged, bytes]:
         """And the catalog's signed bytes."""
@@ -176,12 +180,7 @@ class Intake:
 
 
 def _walk(steps: Iterable[bytes], trust: Trust, floors: Floors, now: Now) -> _Walked:
-    """Each step is judged before the next one is read."""
-    newest, last = trust, b""
-    for count, last in enumerate(steps, start=1):
-        if count > rules.MAX_TRUST_STEPS:
-            raise BadDocument(f"cannot walk trust: more than {rules.MAX_TRUST_STEPS} steps at once")
-        newest = gate.accept_trust(last, newest)
+    newest, last = gate.walk_trust(steps, trust)
     rules.not_older(newest.version, floors.document("trust"), "trust")
     if now.trusted:
         rules.fresh(newest.expires, now, "trust")

@@ -88,8 +88,8 @@ class Rig:
         )
         self.store.open()
         parts = Parts(
-            self.broker, self.store, lambda: self.now_s, lambda: self.now_s, lambda: self.draw,
-            caps, Pace(), lambda: "ok",
+            self.broker, self.store, lambda: self.now_s, lambda: self.draw, caps,
+            wall_s=lambda: self.now_s, pace=Pace(), clock_word=lambda: "ok",
         )  # fmt: skip
         self.link = FleetLink(parts, "dev-1", STATUS)
 

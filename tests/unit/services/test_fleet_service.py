@@ -64,8 +64,8 @@ class Rig:
         self.base = DeskRig(folder, judge=FaultyJudge(), twin=MemoryStateFile())
         self.broker, store = Broker(self.log), self.base.store
         parts = Parts(
-            self.broker, store, lambda: self.now_s, lambda: self.now_s, lambda: 0.0,
-            Caps(10**6, 1e9), Pace(), lambda: "ok",
+            self.broker, store, lambda: self.now_s, lambda: 0.0, Caps(10**6, 1e9),
+            wall_s=lambda: self.now_s, pace=Pace(), clock_word=lambda: "ok",
         )  # fmt: skip
         link = FleetLink(parts, "dev-1", "status")
         quiet = Quiet()
