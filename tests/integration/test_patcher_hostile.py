@@ -33,14 +33,15 @@ from stoker_ota.ports.updates import Patcher
 pytestmark = pytest.mark.bus
 
 PEER = "tests.fakes.apply_peer"
-SHORT = Patience(silence_s=0.5, whole_s=2.0)
+LONG = Patience(silence_s=30.0, whole_s=60.0)  # also where starting a program takes seconds
+SHORT = {"says nothing": Patience(4.0, 60.0), "whispers": Patience(30.0, 4.0)}
 QUICK = Deadlines(start_s=10, grace_s=0.3, end_s=5)
 Make = Callable[..., Patcher]
 
 
 @pytest.fixture
 def child(tmp_path: Path) -> Make:
-    def make(deed: str, *, patience: Patience = SHORT) -> Patcher:
+    def make(deed: str, *, patience: Patience = LONG) -> Patcher:
         os.environ["STOKER_APPLY_PEER"] = deed
         return ChildPatcher(tmp_path, patience=patience, program=("-m", PEER))
 
@@ -53,7 +54,7 @@ def unit(tmp_path: Path, private_bus: PrivateBus, spawn: Spawn, child_env: dict[
     sockets.mkdir()
 
     def make(
-        deed: str, *flags: str, patience: Patience = SHORT, deadlines: Deadlines = QUICK,
+        deed: str, *flags: str, patience: Patience = LONG, deadlines: Deadlines = QUICK,
         user: str = "",
     ) -> Patcher:  # fmt: skip
         spawn(
@@ -109,7 +110,7 @@ def test_no_word_of_a_process_that_was_taken_over_does_harm(
         Path, "unlink", _remembering(pids, tmp_path / "new.part", Path.unlink)
     )  # its number, before the part goes
     with pytest.raises(REFUSED[deed]) as caught:
-        apply(make(deed, patience=Patience(0.5, 2.0 if deed == "whispers" else 60.0)))
+        apply(make(deed, patience=SHORT.get(deed, LONG)))
     assert type(caught.value) is REFUSED[deed]
     assert caught.value.message.isprintable()
     assert not (tmp_path / "new.part").exists()
