@@ -27,6 +27,26 @@ settings.load_profile("stoker")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker", choices=("mosquitto", "aedes"), default="mosquitto",
+        help="the broker of the fleet's tests (aedes: make second-broker)",
+    )  # fmt: skip
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--broker") != "aedes":
+        return
+    from tests.integration import broker_rig
+    from tests.second_broker import aedes_broker  # neither is needed by other runs
+
+    broker_rig.make = aedes_broker.Aedes
+    for item in items:
+        reason = aedes_broker.CANNOT.get(getattr(item, "originalname", item.name))
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=f"aedes: {reason}"))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

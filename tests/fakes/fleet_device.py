@@ -96,6 +96,7 @@ class Home:
     broker: str
     folder: Path
     trust: Callable[[], bytes]
+    tls: tuple[str, str, str] = ("", "", "")  # paths: authority, certificate, key
     root: str = "stoker/1"
 
 
@@ -159,7 +160,9 @@ class _Wiring:
         root = home.folder / "updates"
         root.mkdir(exist_ok=True)
         self._judge = FleetJudge(Store(RealDisk(root)), home.trust, DeviceClock())
-        self._broker = PahoBroker(BrokerAccess(addresses.parse(home.broker)), service.tell)
+        self._broker = PahoBroker(
+            BrokerAccess(addresses.parse(home.broker), *home.tls), service.tell
+        )
         device._client = self._broker
         parts = Parts(
             self._broker, self._store, time.monotonic, random.random, Caps(1 << 20, 86_400.0),

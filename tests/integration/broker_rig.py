@@ -1,7 +1,8 @@
 """A real mosquitto: plain on loopback, on a Unix socket, with passwords, or with TLS and ACLs.
 
 It can be killed and started again on the same port with what it had persisted. Fixtures
-(``broker``, ``tls_broker``) are made by the tests that need them: see ``started``.
+(``broker``, ``tls_broker``) are made by the tests that need them: see ``started``. ``make``
+makes another kind of broker where a run is told to (``pytest --broker``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ class Broker:
     more: str = ""
     host: str = "localhost"
 
+    v5 = True  # whether it knows MQTT 5
+
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = 0 if self.unix else free_port()
@@ -82,6 +85,9 @@ class Broker:
         self.log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
         self._server: Pair | None = self.tls.server() if self.tls else None
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._program = mosquitto()
         if self.users:
             self._write_passwords()
@@ -197,9 +203,13 @@ def started(broker: Broker) -> Iterator[Broker]:
         broker.kill()
 
 
+make: Callable[..., Broker] = Broker
+"""The kind of broker that this run is about, for tests that any broker must pass."""
+
+
 def plain(folder: Path) -> Broker:
     """Anybody on this machine may do anything."""
-    return Broker(folder)
+    return make(folder)
 
 
 def by_socket(folder: Path) -> Broker:
@@ -214,7 +224,7 @@ def by_password(folder: Path, *devices: str) -> Broker:
 
 def by_certificate(folder: Path, world: TlsWorld) -> Broker:
     """TLS with clients' certificates (``world.device(id)``) and the fleet's ACL."""
-    return Broker(folder, tls=world, acl=ACL)
+    return make(folder, tls=world, acl=ACL)
 
 
 def access(broker: Broker) -> list[str]:
@@ -230,6 +240,7 @@ def access(broker: Broker) -> list[str]:
 def peer(broker: Broker, user: str = "", **options: Any) -> Peer:
     """A client that is let in as this user, by password or by a certificate made for it."""
     where = (str(broker.path), 0) if broker.unix else (broker.host, broker.port)
+    options.setdefault("v5", broker.v5)
     if broker.tls is not None:
         pair = broker.tls.device(user or OPERATOR)
         files = (str(broker.tls.ca), str(pair.certificate), str(pair.key))

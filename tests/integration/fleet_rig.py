@@ -118,6 +118,19 @@ class Rig:
         self.daemon.client.close()
         self.restart()
 
+    def broker_dies(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """And comes back, and so does everybody. The operator listens before the device speaks."""
+        session = self.facts()["Session"]
+        self.broker.stop(how)
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.broker.start()
+        until(self.ear.peer.client.is_connected, "the operator", 30.0)
+        self.ear.listen()
+        self.daemon.process.send_signal(signal.SIGCONT)
+        # its birth comes after its subscriptions: from then on it hears commands
+        until(lambda: self.ear.last("status").get("session", 0) > session, "its birth", 90.0)
+        self.online(90.0)
+
     def do(self, command: str, args: Facts | None = None, **changes: Any) -> Facts:
         """Sign, send, wait for the end."""
         identity, payload = self.operator.command(self.ear.device, command, args, **changes)

@@ -79,7 +79,7 @@ def takes_part(campaign: Mapping[str, object], device: str) -> bool:
     """
     percent = campaign.get("percent", 100)
     strange = isinstance(percent, bool) or not isinstance(percent, int | float)
-    if campaign.get("paused") is True or strange:
+    if campaign.get("paused", False) is not False or strange:
         return False
     seed = f"{campaign.get('id', '')}\0{device}".encode()
     draw = int.from_bytes(hashlib.sha256(seed).digest()[:8], "big") / 2**64

@@ -7,7 +7,6 @@ import tomllib
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -160,7 +159,7 @@ def catalog_make(args: Namespace, console: Console) -> None:
         names_kept(before.manifests, entries)
     now = moment(args)
     catalog = Catalog(
-        1 if before is None else before.version + 1, now, now + timedelta(days=args.days), entries
+        1 if before is None else before.version + 1, now, clock.later(now, args.days), entries
     )
     signer = Keyring(args).holder("catalog")
     payload = documents.catalog_payload(catalog)
@@ -191,7 +190,7 @@ def read_recipe(path: Path, args: Namespace) -> Recipe:
         raise BadDocument(f"cannot read recipe {path}: {error}") from error
     now = moment(args)
     value.setdefault("issued_at", clock.write(now))
-    value.setdefault("expires", clock.write(now + timedelta(days=args.days)))
+    value.setdefault("expires", clock.write(clock.later(now, args.days)))
     given = given_parts.parts(args, value)
     if given:
         value["artifacts"] = [*value.get("artifacts", []), *given]
@@ -230,7 +229,7 @@ def _next_trust(
 ) -> None:
     now = moment(args)
     following = replace(
-        trust, version=trust.version + 1, issued_at=now, expires=now + timedelta(days=args.days)
+        trust, version=trust.version + 1, issued_at=now, expires=clock.later(now, args.days)
     )
     path = ring.save_trust(following, signers or (ring.holder("trust"),))
     _said(console, {"trust": str(path), "version": following.version},

@@ -78,20 +78,29 @@ class Desk:
     def find(self, wanted: str, groups: list[str]) -> tuple[Plan, State]:
         """From the ledger, or from what the broker keeps. InvalidRequest."""
         known = {plan.id: (plan, state) for plan, state in self.ledger.campaigns()}
+        refused: list[str] = []
         if wanted not in known and (wanted or not _open(known)):
-            known |= self._from_broker(groups)
+            theirs, refused = self._from_broker(groups)
+            known |= theirs
         if wanted in known:
             return known[wanted]
         found = _open(known) or list(known.values())
         if wanted or len(found) != 1:
             what = f"campaign {wanted}" if wanted else "the campaign"
             names = ", ".join(plan.id for plan, _ in found[:8])
+            if refused and not names:
+                raise InvalidRequest(
+                    f"cannot find {what}: {refused[0]}",
+                    hint="if the fleet's key has changed and the ledger is lost: publish the "
+                    "group's state with 'stoker-ota desired', and begin another campaign",
+                )
             raise InvalidRequest(
                 f"cannot find {what}", hint=f"there are: {names}" if names else "--group NAME"
             )
         return found[0]
 
-    def _from_broker(self, groups: list[str]) -> dict[str, tuple[Plan, State]]:
+    def _from_broker(self, groups: list[str]) -> tuple[dict[str, tuple[Plan, State]], list[str]]:
+        """By id; and of what was not believed, why."""
         names = groups or ["+"]
         filters = [
             f"{self.topics.root}/g/+/desired" if name == "+" else self.topics.group(name, "desired")
@@ -99,22 +108,26 @@ class Desk:
         ]
         self.link.subscribe(filters)
         found: dict[str, tuple[Plan, State]] = {}
+        refused: list[str] = []
         while (heard := self.link.hear(QUIET_S)) is not None:
-            with contextlib.suppress(OtaError):  # others' documents are none of ours
+            try:
                 document = self.keys.read(heard.payload)
                 parsed = campaign_section.parse(document.sections.get("campaign", {}))
-                if parsed is None:
-                    continue
+            except OtaError as error:  # others' documents are none of ours
+                refused.append(f"{heard.topic}: {error.message}")
+                continue
+            if parsed is not None:
                 plan, state = parsed
                 if plan.id not in found or found[plan.id][1].turn < state.turn:
                     found[plan.id] = parsed
-        return found
+        return found, refused
 
 
 @contextlib.contextmanager
 def _desk(args: Namespace) -> Iterator[Desk]:
     ring = Keyring(args)
     keys, topics = Keys(ring), Topics(args.root)
+    keys.ready()
     path: Path = args.ledger or ring.folder / "campaigns.db"
     place = broker_words.broker(args)
     with contextlib.closing(SqliteLedger(path)) as ledger, OperatorLink(place) as link:
@@ -135,15 +148,31 @@ def _start(args: Namespace, console: Console, desk: Desk) -> None:
         raise InvalidRequest(f"cannot begin campaign {plan.id}: there was one")
     made = desk.run(plan, State())
     desk.gather(made)
-    made.begin()
+    with _kept(identity):
+        made.begin()
     _say(console, made)
 
 
 def _order(args: Namespace, console: Console, desk: Desk) -> None:
     made = _known(args, desk)
     made.settle()
-    made.order(args.verb)
+    with _kept(made.plan.id):
+        made.order(args.verb)
     _say(console, made)
+
+
+@contextlib.contextmanager
+def _kept(identity: str) -> Iterator[None]:
+    """An order is on record before it is published: one that the broker did not take goes out
+    with the next look, and whoever gave it must know that.
+    """
+    try:
+        yield
+    except Unavailable as error:
+        hint = f"it is on record, and 'stoker-ota campaign watch {identity}' will publish it"
+        raise Unavailable(
+            error.message, hint="; ".join(filter(None, (error.hint, hint)))
+        ) from error
 
 
 def _report(args: Namespace, console: Console, desk: Desk) -> None:

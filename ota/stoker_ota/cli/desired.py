@@ -70,6 +70,7 @@ def run(args: Namespace, console: Console, link: Callable[[Namespace], Any]) -> 
     ring = Keyring(args)
     order = Order(_table(args), Topics(args.root), moment(args), args.days)
     topic, pen = order.topic, Keys(ring)
+    pen.ready()
     with contextlib.closing(SqliteLedger(ring.folder / LEDGER)) as ledger:
         if args.output is not None:
             found = desired_next.known(order.audience, pen, ledger, b"")

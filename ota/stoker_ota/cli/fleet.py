@@ -44,6 +44,7 @@ def run(args: Namespace, console: Console) -> None:
 def command(args: Namespace, console: Console) -> None:
     to = fleet_orders.target(args.device, args.group, args.label)
     ring, now = Keyring(args), moment(Namespace(now=""))
+    holder = ring.holder(ROLE)  # a folder without keys is not begun by a sequence number
     made = fleet_orders.command(
         args.word, to, args.args,
         identity=fleet_orders.uuid7(time.time_ns() // 1_000_000,
@@ -52,7 +53,7 @@ def command(args: Namespace, console: Console) -> None:
     )  # fmt: skip
     payload = fleet_documents.command_payload(made)
     fleet_documents.parse_command(payload)  # what a device would refuse is refused here
-    data = authority.sign(fleet_documents.COMMAND_TYPE, payload, (ring.holder(ROLE),))
+    data = authority.sign(fleet_documents.COMMAND_TYPE, payload, (holder,))
     if args.output is not None:
         folders.write_new(args.output, data)
         _said(console, {"command": made.id, "file": str(args.output)}, f"{args.output}: {made.id}")
@@ -62,6 +63,7 @@ def command(args: Namespace, console: Console) -> None:
 
 def enroll(args: Namespace, console: Console) -> None:
     ring, now = Keyring(args), moment(args)
+    Topics(args.root)  # before anything is made for it
     request = folders.read(args.request, 64 << 10)  # before an authority is founded for it
     if not (ring.folder / "keys" / f"{device_ca.NAME}.pem").exists():
         ring.add(device_ca.found(args.operator, now, new_key()))

@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from stoker_ota.cli.keyring import Keyring
-from stoker_ota.core import fleet_documents, fleet_gate
+from stoker_ota.core import envelope, fleet_documents, fleet_gate
 from stoker_ota.core.clock import EARLIEST, Now
 from stoker_ota.core.fleet_documents import Desired
+from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.services import authority
 
 ROLE: Final = "fleet"
@@ -19,6 +20,10 @@ class Keys:
 
     def __init__(self, ring: Keyring) -> None:
         self._ring = ring
+
+    def ready(self) -> None:
+        """OtaError when its own trust cannot be read: else everything would seem to be forged."""
+        _ = self._trust
 
     @cached_property
     def _holder(self) -> authority.Holder:
@@ -36,3 +41,13 @@ class Keys:
     def read(self, data: bytes) -> Desired:
         """Time is no reason: an old one is ours as well."""
         return fleet_gate.open_desired(data, self._trust, Now(EARLIEST, trusted=False))
+
+    def recall(self, data: bytes) -> Desired:
+        try:
+            payload = envelope.parse(data, max_bytes=len(data)).payload
+            return fleet_documents.parse_desired(payload)
+        except OtaError as error:
+            raise BadDocument(
+                f"cannot use the ledger's copy of a desired state: {error.message}",
+                hint="move campaigns.db away: the broker and the devices say it again",
+            ) from error

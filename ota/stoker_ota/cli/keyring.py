@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from stoker_ota.core import clock, documents, envelope
 from stoker_ota.core.documents import Trust
 from stoker_ota.drivers import folders
-from stoker_ota.errors import FileUnreadable, InvalidRequest
+from stoker_ota.errors import BadDocument, FileUnreadable, InvalidRequest, OtaError
 from stoker_ota.services import authority
 from stoker_ota.services.authority import Holder
 
@@ -84,7 +84,13 @@ class Keyring:
                 f"cannot read {self.folder}/trust: there is no trust document",
                 hint="make one with 'stoker-ota init-pki'",
             )
-        return read_trust(self.folder / "trust" / f"{max(numbers)}.json")
+        path = self.folder / "trust" / f"{max(numbers)}.json"
+        try:
+            return read_trust(path)
+        except FileUnreadable:
+            raise
+        except OtaError as error:
+            raise BadDocument(f"cannot use {path}: {error.message}") from error
 
     def save_trust(self, trust: Trust, signers: tuple[Holder, ...]) -> Path:
         path = self.folder / "trust" / f"{trust.version}.json"

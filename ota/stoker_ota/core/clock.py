@@ -8,13 +8,21 @@ stop an update, and a clock far in the future must not strand a device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from stoker_ota.errors import BadDocument
+from stoker_ota.errors import BadDocument, InvalidRequest
 
 FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def later(now: datetime, days: int) -> datetime:
+    """So many days after. InvalidRequest when the calendar ends before."""
+    try:
+        return now + timedelta(days=days)
+    except OverflowError as error:
+        raise InvalidRequest(f"cannot reckon with {days} days: the calendar ends") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from stoker_ota.core import clock, desired_sections
 from stoker_ota.core.fleet_documents import MAX_LIFE, SECTIONS, Command, Desired, Target
 from stoker_ota.core.topics import LEVEL, Topics
 from stoker_ota.errors import InvalidRequest
@@ -45,19 +46,21 @@ def command(
     now: datetime,
     life_s: int,
 ) -> Command:
-    life = timedelta(seconds=life_s)
-    if not timedelta(0) < life <= MAX_LIFE:
+    if not 0 < life_s <= MAX_LIFE.total_seconds():
         raise InvalidRequest(f"cannot make a command: {life_s} s are outside 1..604800")
+    life = timedelta(seconds=life_s)
     values = {key: value_of(text) for key, text in map(_pair, args)}
     return Command(identity, sequence, now, now + life, to, word, values)
 
 
 def value_of(text: str) -> object:
-    """JSON where it is JSON, else the text itself."""
+    """JSON where it is JSON, else the text itself. InvalidRequest."""
     try:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError as error:
+        raise InvalidRequest(f"cannot read {text[:20]}…: it is nested too deeply") from error
 
 
 def desired(
@@ -79,8 +82,10 @@ def desired(
         raise InvalidRequest(f"cannot read the desired state: {strange[0]} is unknown")
     sections = {name: table[name] for name in SECTIONS if name in table}
     groups, version = table.get("groups", ()), table.get("version", 0)
-    if not isinstance(groups, list | tuple) or not isinstance(version, int):
-        raise InvalidRequest("cannot read the desired state: groups is a list, version a number")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+        raise InvalidRequest("cannot read the desired state: version is a whole number")
+    if not isinstance(groups, list | tuple):
+        raise InvalidRequest("cannot read the desired state: groups is a list")
     wanted = version or max(before.version if before is not None else 0, newest) + 1
     if before is not None and wanted <= before.version:
         raise InvalidRequest(
@@ -90,7 +95,8 @@ def desired(
     plain = {name: dict(values) for name, values in sections.items() if isinstance(values, dict)}
     if len(plain) != len(sections):
         raise InvalidRequest("cannot read the desired state: each section is a table")
-    end = now + timedelta(days=days)
+    desired_sections.check(plain)
+    end = clock.later(now, days)
     return Desired(audience, wanted, now, end, plain, tuple(str(item) for item in groups))
 
 

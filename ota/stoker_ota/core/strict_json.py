@@ -41,11 +41,16 @@ def loads(data: bytes, *, max_bytes: int, what: str) -> object:
 
 
 def dumps(value: object) -> bytes:
-    """Canonical bytes: sorted keys, no spaces, UTF-8. Same value, same bytes."""
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode()
+    """Canonical bytes: sorted keys, no spaces, UTF-8. Same value, same bytes. BadDocument for what
+    JSON has no word for: NaN, a date, half a character.
+    """
+    try:
+        text = json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+        return text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadDocument(f"cannot write it as JSON: {error}") from error
 
 
 def unbase64(text: str, what: str) -> bytes:

@@ -58,12 +58,14 @@ class Topics:
         return f"{self.root}/d/+/{leaf}"
 
     def whose(self, topic: str) -> tuple[str, str]:
-        """(device, rest) of a device's topic; ("", "") of any other."""
+        """(device, rest) of a device's topic; ("", "") of any other, or of a name that no device
+        has.
+        """
         head = f"{self.root}/d/"
         if not topic.startswith(head):
             return "", ""
         device, _, rest = topic[len(head) :].partition("/")
-        return device, rest
+        return (device, rest) if LEVEL.fullmatch(device) else ("", "")
 
     def _made(self, *levels: str) -> str:
         for level in levels:

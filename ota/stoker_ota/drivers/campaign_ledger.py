@@ -10,17 +10,18 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from stoker_ota.core import campaign_section
-from stoker_ota.core.campaign import Plan, State
+from stoker_ota.core.campaign import PHASES, Plan, State
 from stoker_ota.core.campaign_count import Seen
-from stoker_ota.errors import BadDocument, StorageFailed
+from stoker_ota.errors import BadDocument, OtaError, StorageFailed
 
 T = TypeVar("T")
-_SCHEMA: Final = """\
+VERSION: Final = 1
+_SCHEMA: Final = f"""\
 PRAGMA journal_mode = WAL;
-PRAGMA user_version = 1;
+PRAGMA user_version = {VERSION};
 CREATE TABLE IF NOT EXISTS campaign (id TEXT PRIMARY KEY, section TEXT NOT NULL,
     phase TEXT NOT NULL, since_s REAL NOT NULL, made_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS device (campaign TEXT, name TEXT, groups TEXT NOT NULL,
@@ -55,19 +56,10 @@ class SqliteLedger:
         self._db.close()
 
     def campaigns(self) -> Sequence[tuple[Plan, State]]:
-        rows = self._do(
-            lambda db: db.execute(
-                "SELECT section, phase, since_s FROM campaign ORDER BY made_s DESC, rowid DESC"
-            ).fetchall()
-        )
-        found = []
-        for text, phase, since_s in rows:
-            read = campaign_section.parse(json.loads(text))
-            if read is None:
-                raise BadDocument(f"cannot read {self._path}: a campaign has no plan")
-            plan, state = read
-            found.append((plan, State(phase, state.at, state.turn, since_s)))
-        return found
+        return self._rows(
+            "SELECT section, phase, since_s FROM campaign ORDER BY made_s DESC, rowid DESC",
+            (), _campaign,
+        )  # fmt: skip
 
     def keep(self, plan: Plan, state: State, at_s: float, text: str = "") -> None:
         section = json.dumps(campaign_section.section(plan, state))
@@ -84,14 +76,11 @@ class SqliteLedger:
         self._do(write)
 
     def devices(self, campaign: str) -> Mapping[str, Seen]:
-        rows = self._do(
-            lambda db: db.execute(
-                "SELECT name, groups, session, away_s, state, number, code, detail FROM device"
-                " WHERE campaign = ?",
-                (campaign,),
-            ).fetchall()
-        )
-        return {name: Seen(tuple(json.loads(groups)), *rest) for name, groups, *rest in rows}
+        found = self._rows(
+            "SELECT name, groups, session, away_s, state, number, code, detail FROM device"
+            " WHERE campaign = ?", (campaign,), _device,
+        )  # fmt: skip
+        return dict(found)
 
     def keep_devices(self, campaign: str, devices: Mapping[str, Seen]) -> None:
         rows = [
@@ -106,19 +95,15 @@ class SqliteLedger:
         )
 
     def story(self, campaign: str) -> Sequence[tuple[float, str]]:
-        return self._do(
-            lambda db: db.execute(
-                "SELECT at_s, text FROM story WHERE campaign = ? ORDER BY rowid", (campaign,)
-            ).fetchall()
+        return self._rows(
+            "SELECT at_s, text FROM story WHERE campaign = ? ORDER BY rowid", (campaign,), _line
         )
 
     def document(self, audience: str) -> bytes:
-        row = self._do(
-            lambda db: db.execute(
-                "SELECT data FROM document WHERE audience = ?", (audience,)
-            ).fetchone()
+        found = self._rows(
+            "SELECT data FROM document WHERE audience = ?", (audience,), lambda row: _bytes(*row)
         )
-        return bytes(row[0]) if row else b""
+        return found[0] if found else b""
 
     def keep_document(self, audience: str, version: int, data: bytes) -> None:
         self._do(
@@ -132,8 +117,27 @@ class SqliteLedger:
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=10.0)
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            db.close()
+            raise StorageFailed(
+                f"cannot use {self._path}: a newer stoker-ota has written it (version {version})"
+            )
         db.executescript(_SCHEMA)
         return db
+
+    def _rows(
+        self, query: str, values: tuple[object, ...], read: Callable[[Sequence[Any]], T]
+    ) -> list[T]:
+        """What ``read`` makes of each row; rows that somebody has changed are a typed error."""
+        rows = self._do(lambda db: db.execute(query, values).fetchall())
+        try:
+            return [read(row) for row in rows]
+        except (ValueError, TypeError, OtaError) as error:
+            raise StorageFailed(
+                f"cannot use {self._path}: a row makes no sense: {error}",
+                hint="move it away: the broker and the devices say it again",
+            ) from error
 
     def _do(self, act: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -141,3 +145,33 @@ class SqliteLedger:
                 return act(self._db)
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot use {self._path}: {error}") from error
+
+
+def _campaign(row: Sequence[Any]) -> tuple[Plan, State]:
+    text, phase, since_s = row
+    found = campaign_section.parse(json.loads(text))
+    if found is None or phase not in PHASES:
+        raise BadDocument("a campaign has no plan")
+    plan, state = found
+    return plan, State(phase, state.at, state.turn, float(since_s))
+
+
+def _device(row: Sequence[Any]) -> tuple[str, Seen]:
+    name, groups, session, away_s, state, number, code, detail = row
+    told = json.loads(groups)
+    if not isinstance(told, list):
+        raise BadDocument("a device's groups are no list")
+    return str(name), Seen(
+        tuple(map(str, told)), int(session), float(away_s), str(state), int(number), str(code),
+        str(detail),
+    )  # fmt: skip
+
+
+def _line(row: Sequence[Any]) -> tuple[float, str]:
+    return float(row[0]), str(row[1])
+
+
+def _bytes(data: object) -> bytes:
+    if not isinstance(data, bytes):
+        raise BadDocument("a document is no bytes")
+    return data

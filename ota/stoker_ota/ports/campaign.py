@@ -24,6 +24,11 @@ class Pen(Protocol):
     def read(self, data: bytes) -> Desired:
         """One that the fleet has signed. OtaError for any other."""
 
+    def recall(self, data: bytes) -> Desired:
+        """One of the operator's own ledger, where only what was read or signed is kept: whoever
+        signed it may have another key by now. Never for what a broker says. BadDocument.
+        """
+
 
 class Ledger(Protocol):
     """Durable when a method returns. StorageFailed."""

@@ -22,12 +22,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from stoker_ota.core import documents, envelope, signature
+from stoker_ota.core import clock, documents, envelope, signature
 from stoker_ota.core.documents import Role, Trust
 from stoker_ota.errors import BadChain, InvalidRequest
 
 ANCHORS: Final = ("anchor-1", "anchor-2")
 """Two from the first day: the second one is there when the first is lost or expires."""
+MAX_DAYS: Final = 100 * 365
 CLOCK_SKEW: Final = timedelta(days=1)
 """Certificates are valid from a day ago: a device's clock may be behind."""
 
@@ -89,7 +90,7 @@ def issue(
     role: str = "",
 ) -> Holder:
     """A certificate for ``key``; without an issuer it signs itself."""
-    if not 1 <= days <= 100 * 365:
+    if not 1 <= days <= MAX_DAYS:
         raise InvalidRequest(f"cannot issue {name}: {days} days are outside 1..36500")
     subject = x509.Name(
         [
@@ -105,7 +106,7 @@ def issue(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(clock.later(now, days))
         .add_extension(x509.BasicConstraints(ca, _path_length(issuer) if ca else None), True)
         .add_extension(_usage(ca), True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
@@ -131,7 +132,7 @@ def first_trust(
     use = ExtendedKeyUsageOID.CODE_SIGNING.dotted_string
     roles = {role: Role(threshold, use, role_uri(role)) for role in documents.ROLES}
     anchors = tuple(holders[name].certificate for name in ANCHORS)
-    return Trust(1, now, now + timedelta(days=days), anchors, roles, frozenset())
+    return Trust(1, now, clock.later(now, days), anchors, roles, frozenset())
 
 
 def sign(kind: str, payload: bytes, signers: tuple[Holder, ...]) -> bytes:

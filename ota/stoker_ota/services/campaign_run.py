@@ -7,6 +7,7 @@ of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -31,6 +32,9 @@ MAX_DEVICES: Final = 1_000_000
 _RANK: Final = {campaign.ABORTED: 2, campaign.PAUSED: 1}
 """Of two hands that moved at once, the more careful one wins."""
 LEAVES: Final = ("state", "status", "result")
+OURS: Final = ("update", "campaign")
+"""Sections that a campaign writes itself."""
+MOST_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,14 @@ class CampaignRun:
         self._documents: dict[str, Desired] = {}  # by group
         self._behind: set[str] = set()  # groups whose broker has gone back
         self._strange: dict[str, OtaError] = {}
+        self._unproven: dict[str, tuple[bytes, OtaError]] = {}  # the ledger's, by an old key
         self._ours: set[str] = set()  # groups that follow this campaign
         self._beginning = False
         self._said = ""  # to be told by the next turn
         for group in plan.groups:
             data = parts.ledger.document(f"g:{group}")
             if data:
-                self._take(group, parts.pen.read(data))
+                self._recall(group, data)
 
     # what is heard
 
@@ -108,6 +113,8 @@ class CampaignRun:
                 )
             if found is not None and found[0].id == self.plan.id:
                 raise InvalidRequest(f"cannot begin campaign {self.plan.id}: there was one")
+        for group in self.plan.groups:
+            self._sections(group)  # what cannot be signed is said before anything is on record
         self._move(self.state, "started")
         self._beginning = True
         self.settle()
@@ -123,12 +130,15 @@ class CampaignRun:
         return "; ".join(filter(None, (text, self.order(event))))
 
     def order(self, event: str) -> str:
-        """``pause``, ``resume``, ``abort`` or a judgement."""
+        """``pause``, ``resume``, ``abort`` or a judgement. An abort leaves groups alone that follow
+        something else.
+        """
         before, group = self.state, self.taken_over
-        if group and not before.over:
+        if group and not before.over and event != "abort":
             raise InvalidRequest(
                 f"cannot go on with campaign {self.plan.id}: version "
-                f"{self._documents[group].version} of g:{group} follows something else"
+                f"{self._documents[group].version} of g:{group} follows something else",
+                hint=f"stoker-ota campaign abort {self.plan.id}",
             )
         after, _ = campaign.step(self.plan, before, event, self._now_s())
         if after == before:
@@ -166,8 +176,19 @@ class CampaignRun:
 
     # documents
 
+    def _recall(self, group: str, data: bytes) -> None:
+        """The ledger's own copy. By a key that counts no more it is only a memory, and is signed
+        anew with the next word to this group.
+        """
+        try:
+            self._take(group, self._with.pen.read(data))
+        except OtaError as error:
+            self._take(group, self._with.pen.recall(data))
+            self._behind.add(group)
+            self._unproven[group] = data, error
+
     def _document(self, group: str, payload: bytes) -> None:
-        if not payload:
+        if not payload or payload == self._unproven.get(group, (b"",))[0]:
             return
         try:
             found = self._with.pen.read(payload)
@@ -188,6 +209,7 @@ class CampaignRun:
         """Of this campaign's documents the newest turn counts."""
         self._documents[group] = document
         self._behind.discard(group)
+        self._unproven.pop(group, None)
         found = campaign_section.parse(document.sections.get("campaign", {}))
         if found is None or found[0].id != self.plan.id:
             self._ours.discard(group)
@@ -224,6 +246,8 @@ class CampaignRun:
         """
         if group in self._ours:
             return group in self._behind or self._turn_of(group) < self.state.turn
+        if self.state.over:
+            return False
         ours = max((self._documents[g].issued_at for g in self._ours), default=None)
         known = self._documents.get(group)
         return self._beginning or (ours is not None and (known is None or known.issued_at < ours))
@@ -234,16 +258,8 @@ class CampaignRun:
 
     def _publish(self, group: str) -> None:
         """What else the group should be stays as it is."""
-        known = self._documents.get(group)
-        if known is None and group in self._strange:
-            error = self._strange[group]
-            raise BadDocument(
-                f"cannot change g:{group}: what the broker keeps is not of this fleet: "
-                f"{error.message}",
-                hint="publish one with 'stoker-ota desired' first",
-            )
+        known, sections = self._documents.get(group), self._sections(group)
         audience, now = f"g:{group}", self._with.now().replace(microsecond=0)
-        sections: dict[str, Mapping[str, object]] = dict(known.sections) if known else {}
         sections["update"] = self.plan.update
         sections["campaign"] = campaign_section.section(self.plan, self.state)
         version = self._newest(audience, known.version if known else 0) + 1
@@ -252,6 +268,27 @@ class CampaignRun:
         self._with.post.publish(self._with.topics.group(group, "desired"), data, retain=True)
         self._with.ledger.keep_document(audience, version, data)
         self._take(group, made)
+
+    def _sections(self, group: str) -> dict[str, Mapping[str, object]]:
+        """What the group is now. BadDocument when nobody whom we trust has said so."""
+        known = self._documents.get(group)
+        if known is None and group in self._strange:
+            error = self._strange[group]
+            raise BadDocument(
+                f"cannot change g:{group}: what the broker keeps is not of this fleet: "
+                f"{error.message}",
+                hint="publish one with 'stoker-ota desired' first",
+            )
+        sections = dict(known.sections) if known else {}
+        others = {name: dict(sections[name]) for name in sections if name not in OURS}
+        if others and group in self._unproven:
+            raise BadDocument(
+                f"cannot sign g:{group} anew: {self._unproven[group][1].message}; besides the "
+                f"update it said {json.dumps(others)[:MOST_SHOWN]}",
+                hint="publish what is right of that with 'stoker-ota desired'; then another "
+                "campaign may begin",
+            )
+        return sections
 
     def _newest(self, audience: str, known: int) -> int:
         told = (seen.desired.get(audience, 0) for seen in self.devices.values() if seen.desired)

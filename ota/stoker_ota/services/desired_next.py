@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker_ota.core import envelope, fleet_documents, fleet_orders, fleet_versions
+from stoker_ota.core import fleet_orders, fleet_versions
 from stoker_ota.core.fleet_documents import Desired
 from stoker_ota.errors import BadDocument, OtaError
 from stoker_ota.ports.campaign import Ledger, Pen
@@ -30,7 +30,8 @@ class Found:
 
 def known(audience: str, pen: Pen, ledger: Ledger, broker: bytes) -> Found:
     """By the ledger and by what the broker keeps; b"" = it keeps nothing."""
-    before, remarks = _own(ledger.document(audience)), []
+    own, remarks = ledger.document(audience), []
+    before = pen.recall(own) if own else None
     try:
         theirs = pen.read(broker) if broker else None
         if theirs is not None and theirs.audience != audience:
@@ -41,14 +42,6 @@ def known(audience: str, pen: Pen, ledger: Ledger, broker: bytes) -> Found:
     if theirs is not None and (before is None or theirs.version > before.version):
         before = theirs
     return Found(before, tuple(remarks))
-
-
-def _own(data: bytes) -> Desired | None:
-    """The operator's own copy, as it is: whoever signed it may have another key by now."""
-    if not data:
-        return None
-    payload = envelope.parse(data, max_bytes=len(data)).payload
-    return fleet_documents.parse_desired(payload)
 
 
 def made(

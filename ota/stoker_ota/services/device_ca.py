@@ -6,7 +6,7 @@ opens the broker's door and no more. The clock is given.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from stoker_ota.core import clock
 from stoker_ota.core.topics import LEVEL
 from stoker_ota.errors import BadDocument, InvalidRequest
 from stoker_ota.services import authority
@@ -48,6 +49,8 @@ def sign(request: bytes, device: str, holder: Holder, now: datetime, days: int) 
     key = asked.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BadDocument("cannot sign the request: its key is not on P-256")
+    if not 1 <= days <= authority.MAX_DAYS:
+        raise InvalidRequest(f"cannot enroll {device}: {days} days are outside 1..36500")
     names = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if [str(name.value) for name in names] != [device]:
         raise InvalidRequest(
@@ -61,7 +64,7 @@ def sign(request: bytes, device: str, holder: Holder, now: datetime, days: int) 
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - authority.CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_after(clock.later(now, days))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)

@@ -2,113 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console as Screen
+from tests.unit.ota.campaign_world import PLAN, TOPICS, World, all_reached, ended, joined
 
 from stoker_ota.cli import campaign_screen
 from stoker_ota.cli.console import Console
 from stoker_ota.core import (
     campaign,
     campaign_count,
-    campaign_section,
     campaign_share,
     fleet_versions,
 )
-from stoker_ota.core.campaign import Counts, Plan, State
+from stoker_ota.core.campaign import Counts, State
 from stoker_ota.core.campaign_count import Seen
-from stoker_ota.core.fleet_documents import Desired, desired_payload, parse_desired
-from stoker_ota.core.topics import Topics
 from stoker_ota.drivers.campaign_ledger import SqliteLedger
-from stoker_ota.errors import BadDocument, BadSignature, InvalidRequest, Unavailable
-from stoker_ota.services.campaign_run import CampaignRun, Parts
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-PLAN = Plan("c-1", ("blue", "green"), "chat", 7, (50.0, 100.0), soak_s=10)
-TOPICS = Topics()
-
-
-class Pen:
-    def sign(self, desired: Desired) -> bytes:
-        return b"signed" + desired_payload(desired)
-
-    def read(self, data: bytes) -> Desired:
-        if not data.startswith(b"signed"):
-            raise BadSignature("cannot accept it: nobody we know has signed it")
-        return parse_desired(data.removeprefix(b"signed"))
-
-
-@dataclass
-class World:
-    ledger: SqliteLedger
-    kept: dict[str, bytes] = field(default_factory=dict)  # by the broker
-    sent: int = 0
-    fails_after: int = 99
-    now: datetime = NOW
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
-        assert retain
-        if self.sent >= self.fails_after:
-            raise Unavailable("cannot publish: the broker is away")
-        self.sent += 1
-        self.kept[topic] = payload
-
-    def run(self, plan: Plan = PLAN, state: State | None = None) -> CampaignRun:
-        parts = Parts(self, Pen(), self.ledger, TOPICS, lambda: self.now)
-        made = CampaignRun(plan, state or State(), parts)
-        self.tell(made)
-        return made
-
-    def tell(self, made: CampaignRun) -> None:
-        for topic, payload in list(self.kept.items()):
-            made.hear(topic, payload)
-
-    def document(self, group: str) -> Desired:
-        return Pen().read(self.kept[TOPICS.group(group, "desired")])
-
-    def put(self, group: str, version: int, sections: dict[str, dict[str, object]]) -> None:
-        """By another hand."""
-        made = Desired(f"g:{group}", version, self.now, self.now + timedelta(days=1), sections)
-        self.kept[TOPICS.group(group, "desired")] = Pen().sign(made)
-
-    def section(self, group: str) -> tuple[Plan, State]:
-        found = campaign_section.parse(self.document(group).sections["campaign"])
-        assert found is not None
-        return found
+from stoker_ota.errors import BadDocument, InvalidRequest, Unavailable
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with closing(SqliteLedger(tmp_path / "campaigns.db")) as ledger:
         yield World(ledger)
-
-
-def joined(made: CampaignRun, count: int = 40, **more: object) -> list[str]:
-    """Devices of blue that say so."""
-    names = [f"dev-{number}" for number in range(count)]
-    for name in names:
-        state = {"groups": ["blue"], "desired": {}, "results": [], **more}
-        made.hear(TOPICS.device(name, "state"), json.dumps(state).encode())
-    return names
-
-
-def ended(made: CampaignRun, name: str, state: str = "succeeded", number: int = 3) -> None:
-    digest = campaign_share.wish(PLAN.update)
-    result = {"id": f"desired-1-{digest}", "state": state, "number": number, "code": ""}
-    made.hear(TOPICS.device(name, "result"), json.dumps(result).encode())
-
-
-def all_reached(made: CampaignRun) -> None:
-    for name, (standing, _) in made.standings().items():
-        if standing != campaign_count.OUTSIDE:
-            ended(made, name)
 
 
 def test_steps_follow_successes_and_their_soak(world: World) -> None:

@@ -15,6 +15,7 @@ from tests.fakes.pki import World
 
 from stoker_ota.cli import desired, fleet
 from stoker_ota.cli.desired import Order
+from stoker_ota.cli.fleet_keys import Keys
 from stoker_ota.core import fleet_documents, fleet_gate, fleet_versions
 from stoker_ota.core.clock import EARLIEST, Now
 from stoker_ota.core.fleet_documents import Desired
@@ -34,6 +35,8 @@ class Pen:
 
     def read(self, data: bytes) -> Desired:
         return fleet_gate.open_desired(data, OPERATOR.world.trust(), Now(EARLIEST, trusted=False))
+
+    recall = Keys.recall
 
 
 @dataclass
