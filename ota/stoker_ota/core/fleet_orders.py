@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from stoker_ota.core.fleet_documents import MAX_LIFE, SECTIONS, Command, Desired, Target
+from stoker_ota.core import strict_json
+from stoker_ota.core.fleet_documents import (
+    MAX_COMMAND_BYTES,
+    MAX_LIFE,
+    SECTIONS,
+    Command,
+    Desired,
+    Target,
+)
 from stoker_ota.core.topics import LEVEL, Topics
-from stoker_ota.errors import InvalidRequest
+from stoker_ota.errors import BadDocument, InvalidRequest
 
 FINAL: Final = ("succeeded", "failed", "rejected", "expired", "canceled")
 _VERSION_7: Final = 7
@@ -45,9 +52,9 @@ def command(
     now: datetime,
     life_s: int,
 ) -> Command:
-    life = timedelta(seconds=life_s)
-    if not timedelta(0) < life <= MAX_LIFE:
+    if not 0 < life_s <= MAX_LIFE.total_seconds():
         raise InvalidRequest(f"cannot make a command: {life_s} s are outside 1..604800")
+    life = timedelta(seconds=life_s)
     values = {key: value_of(text) for key, text in map(_pair, args)}
     return Command(identity, sequence, now, now + life, to, word, values)
 
@@ -55,8 +62,8 @@ def command(
 def value_of(text: str) -> object:
     """JSON where it is JSON, else the text itself."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return strict_json.loads(text.encode(), max_bytes=MAX_COMMAND_BYTES, what="argument")
+    except (BadDocument, UnicodeEncodeError):  # a half character: it is refused as text, too
         return text
 
 

@@ -34,18 +34,26 @@ def loads(data: bytes, *, max_bytes: int, what: str) -> object:
             parse_float=_no_exotic_float,
         )
         if "\\ud" in text.lower():  # an escaped surrogate: half a pair is no text
-            dumps(value)
+            _text(value).encode()
         return value
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are both
         raise BadDocument(f"cannot read {what}: {error}") from error
 
 
 def dumps(value: object) -> bytes:
-    """Canonical bytes: sorted keys, no spaces, UTF-8. Same value, same bytes."""
-    text = json.dumps(
+    """Canonical bytes: sorted keys, no spaces, UTF-8. Same value, same bytes. BadDocument for a
+    value that JSON has not: TOML has dates, nan and infinity.
+    """
+    try:
+        return _text(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadDocument(f"cannot write the document: {error}") from error
+
+
+def _text(value: object) -> str:
+    return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
-    return text.encode()
 
 
 def unbase64(text: str, what: str) -> bytes:
