@@ -29,7 +29,7 @@ check:
 	@$(READY) .ci/check
 
 fuzz:
-	@$(READY) python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
+	@$(READY) .ci/steps/fuzz.sh --seconds $(or $(SECONDS),60) $(ARGS)
 
 bench:
 ifdef NAME

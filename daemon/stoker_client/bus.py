@@ -234,7 +234,9 @@ class Bus:
         return result[0]
 
     def typed(self, fault: BaseException) -> BaseException:
-        """GLib's error as ours; others as they are."""
+        """GLib's error as ours, and what D-Bus cannot carry; others as they are."""
+        if isinstance(fault, OverflowError | UnicodeError):  # a number too large, half a character
+            return StokerClientError("invalid-request", f"cannot send the request: {fault}")
         if isinstance(fault, ImportError):
             return StokerClientError(
                 "unavailable",

@@ -90,6 +90,11 @@ class Health:
     serving: int = 0
     fault: str = ""  # of the set that was returned to
     tested: list[int] = field(default_factory=list)
+    cramped: OtaError | None = None
+
+    def room(self, manifest: Manifest) -> None:
+        if self.cramped is not None:
+            raise self.cramped
 
     def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
         if self.error is not None:

@@ -14,9 +14,10 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz import delta, documents, fetching
+from tests.fuzz import delta, documents, fetching, fleet
 
-ENTRIES = {**delta.ENTRIES, **documents.ENTRIES, **fetching.ENTRIES}
+PARTS = (delta, documents, fetching, fleet)
+ENTRIES = {name: entry for part in PARTS for name, entry in part.ENTRIES.items()}
 KEEP = Path("build/fuzz")
 ODD = (b"-1", b"1e999", b'"', b"\\u0000", b"\\ud800", b"null", b"{", b"9" * 30)
 
@@ -30,10 +31,11 @@ def main() -> int:
     chosen = args.entries or list(ENTRIES)
     seed = args.seed if args.seed is not None else time.time_ns() & 0xFFFFFFFF
     each_s = args.seconds / len(chosen)
-    known = {**delta.samples(), **documents.samples(), **fetching.samples()}
+    known = {name: good for part in PARTS for name, good in part.samples().items()}
     atheris = importlib.util.find_spec("atheris") is not None
     _say(f"seed {seed}, {each_s:.1f} s each, by {'atheris' if atheris else 'own changes'}")
     for name in chosen:
+        _say(f"== {name}")
         bad = _by_atheris(name, known.get(name, []), each_s) if atheris else _by_changes(
             ENTRIES[name], known.get(name, []), each_s, random.Random(seed), name
         )  # fmt: skip

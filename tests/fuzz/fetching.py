@@ -73,6 +73,7 @@ def headers(data: bytes) -> None:
     text = data.decode("latin-1")
     wait_s = web_rules.retry_after_s(text, _NOW)
     assert wait_s is None or wait_s >= 0
+    assert web_rules.told_length(text) >= -1
     mark = web_rules.validator(text, None)
     assert "\r" not in mark
     assert "\n" not in mark

@@ -85,6 +85,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Health:
     switched: list[int] = field(default_factory=list)
 
+    def room(self, manifest: manifest.Manifest) -> None: ...
+
     def test(
         self, manifest: manifest.Manifest, generation: int, members: tuple[Member, ...]
     ) -> None:

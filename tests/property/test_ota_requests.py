@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fuzz import fetching
+from tests.fuzz import fetching, fleet
 from tests.fuzz.__main__ import changed
 
 from stoker_ota.core import envelope, fetch_request, listing
@@ -86,11 +86,11 @@ def test_any_bytes_are_a_catalog_or_a_reason(data: bytes) -> None:
         listing.of_catalog(data)
 
 
-@pytest.mark.parametrize("name", fetching.ENTRIES)
+@pytest.mark.parametrize("name", [*fetching.ENTRIES, *fleet.ENTRIES])
 def test_the_fuzzer_s_entries_hold_on_changed_samples(name: str) -> None:
-    chance = random.Random(name)
-    samples = fetching.samples()[name]
+    part = fetching if name in fetching.ENTRIES else fleet
+    chance, samples, entry = random.Random(name), part.samples()[name], part.ENTRIES[name]
     for data in samples:
-        fetching.ENTRIES[name](data)
+        entry(data)
     for _ in range(300):
-        fetching.ENTRIES[name](changed(chance, [*samples, b""]))
+        entry(changed(chance, [*samples, b""]))

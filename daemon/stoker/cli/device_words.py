@@ -40,7 +40,7 @@ def _fill_update(parser: argparse.ArgumentParser) -> None:
     add("--deployment", metavar="NAME", help="which one, if there are several")
     add("--force", action="store_true", help="although it failed before, and without its hours")
     add("--no-wait", action="store_true", help="begin it and leave")
-    add("--limit", metavar="N", type=int, default=50, help="so many lines of history")
+    add("--limit", metavar="N", type=_count, default=50, help="so many lines of history")
 
 
 def _fill_bench(parser: argparse.ArgumentParser) -> None:

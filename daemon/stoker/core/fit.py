@@ -95,6 +95,30 @@ def plan(facts: ModelFacts, memory: MemoryFacts, wishes: Wishes) -> Plan | Refus
     return _refusal(facts, memory, wishes, wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A model that is not here yet fits in no way. ``hopeless``: not into this device at all."""
+
+    needed_bytes: int
+    available_bytes: int  # with what the model in use would give back
+    hopeless: bool = False
+
+
+def shortage(
+    file_bytes: int, memory: MemoryFacts, *, beside_bytes: int, reserve_bytes: int, held_bytes: int
+) -> Shortage | None:
+    """Of a file of which only the size is known; None = it may fit. ``beside_bytes``: of its
+    adapters; ``held_bytes``: what ends with the model in use, which then gives way. Counted so
+    that it never refuses what ``plan`` would take; that has the last word.
+    """
+    needed = memory_size.least_bytes(file_bytes) + beside_bytes
+    total = memory.total_bytes or needed
+    free = min(max(0, memory.available_bytes - reserve_bytes) + held_bytes, total)
+    if needed <= free:
+        return None
+    return Shortage(needed, free, hopeless=needed > total)
+
+
 def smaller(facts: ModelFacts, wishes: Wishes, now: Plan) -> Plan | None:
     """The next step down under memory pressure: about half the cells; None at the bottom.
 

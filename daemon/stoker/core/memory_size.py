@@ -88,6 +88,13 @@ def parts(facts: ModelFacts, shape: Shape) -> Parts:
     )
 
 
+def least_bytes(file_bytes: int) -> int:
+    """What any plan takes of a model whose facts nobody has read yet. The whole file counts as
+    weights: what a load makes of its vocabulary is larger than what the file holds of it.
+    """
+    return file_bytes + _FIXED
+
+
 def weight_bytes(facts: ModelFacts) -> int:
     """Of the tensors; of the file where it holds types that have no known size."""
     known = all(facts.bytes_by_type.values()) and facts.weight_bytes

@@ -31,7 +31,7 @@ def _in_folder(folder: Path) -> dict[str, BoardPreset]:
     for path in sorted(p for p in folder.glob("*.toml") if not p.name.startswith(".")):
         try:
             data = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigInvalid(f"cannot read board preset {path}: {error}") from error
         preset = parse_board(data, str(path))
         if preset.name in presets:

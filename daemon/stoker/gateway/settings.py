@@ -110,7 +110,7 @@ def load(path: Path | None) -> Settings:
         if path is None:
             return Settings()
         raise SettingsError(f"cannot read settings: {where} is not there") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"cannot read settings: {where}: {error}") from error
     return changed(Settings(), data, str(where))
 

@@ -119,6 +119,27 @@ class FitPlan:
             raise
         return request
 
+    def shortage(
+        self, file_bytes: int, adapter_bytes: int, config: Config, serving: str
+    ) -> fit.Shortage | None:
+        """Why a model that is still to be fetched fits neither beside ``serving`` ("" = none)
+        nor in its place; None = it may.
+        """
+        fitted = self._fitted.get(serving)
+        if self._memory is None or config.memory.fit == "off" or (serving and fitted is None):
+            return None  # nobody counts, or nobody knows what would be given back
+        held = 0
+        if fitted is not None:  # pages of a file count as available, unless they are locked
+            parts = fitted.plan.parts
+            held = parts.total if fitted.wishes.mlock else parts.anonymous
+        return fit.shortage(
+            file_bytes,
+            self._memory.facts(self._pid()),
+            beside_bytes=adapter_bytes,
+            reserve_bytes=config.memory.reserve_bytes,
+            held_bytes=held,
+        )
+
     def _say(self, model: ModelConfig, found: fit.Plan, facts: Facts, known: ModelFacts) -> None:
         _log.info("model %s: %s expected", model.name, found.text())
         if found.said:

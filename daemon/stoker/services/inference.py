@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import scheduler
+from stoker.core.fit import Shortage
 from stoker.core.token_mix import Work
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner, Standing
@@ -235,6 +236,9 @@ class InferenceService:
         ``adapter_change``.
         """
         return self._call(lambda: self._loop.adapters.difference(model, config))
+
+    def shortage(self, file_bytes: int, adapter_bytes: int) -> Future[Shortage | None]:
+        return self._call(lambda: self._loop.shortage(file_bytes, adapter_bytes))
 
     def adapt(self, config: Config, *, keep: bool) -> Future[None]:
         """The serving runner gets the adapters of ``config``, without loading its model again."""

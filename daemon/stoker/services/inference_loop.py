@@ -16,6 +16,7 @@ from stoker import errors
 from stoker.config.schema import Config, ModelConfig
 from stoker.core import runner_life as life
 from stoker.core import scheduler, swap
+from stoker.core.fit import Shortage
 from stoker.events import runner as wire
 from stoker.events.inference import Ask, Delivery, ModelInfo, Owner, Standing
 from stoker.ports.doors import InferenceListener, InferenceSnapshot, JobView
@@ -265,6 +266,11 @@ class InferenceLoop:
             return False
         size = Bytes(self._files.size_bytes(model.path))
         return swap.holds_both(size, Bytes(self._device.facts().available_bytes))
+
+    def shortage(self, file_bytes: int, adapter_bytes: int) -> Shortage | None:
+        """See ``FitPlan.shortage``: of a model that would take the place of the one in use."""
+        serving = self.link.state.model if self.link.process is not None else ""
+        return self.fit.shortage(file_bytes, adapter_bytes, self._config, serving)
 
     def _holds(self, paths: list[str]) -> bool:
         """Memory holds these files beside what runs."""

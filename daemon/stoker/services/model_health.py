@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from stoker import errors
 from stoker.config.schema import Config, ModelConfig
+from stoker.core.fit import Shortage, amount
 from stoker.core.installed_set import InstalledSet, model_of, on_trial, served
 from stoker.events.models import Probe, ProbeReport, Question, SwapResult, can_speak
 from stoker.events.prompt import AdapterScale
@@ -28,7 +29,7 @@ from stoker.services.adapter_change import ADAPTERS, MODEL
 from stoker.services.serving_probe import Asked, ServingProbe
 from stoker.units import Seconds
 from stoker_ota.core.manifest import Health, Manifest
-from stoker_ota.errors import Cancelled, Unhealthy
+from stoker_ota.errors import Cancelled, NoMemory, OtaError, Unhealthy, WrongTarget
 from stoker_ota.values.deployment import Member
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class Runtime(Asked, Protocol):
     def swap(
         self, model: str | ModelConfig, probe: Probe | None = None, config: Config | None = None
     ) -> Future[SwapResult]: ...
+
+    def shortage(self, file_bytes: int, adapter_bytes: int) -> Future[Shortage | None]: ...
 
     def difference(self, model: ModelConfig, config: Config) -> Future[str]: ...
 
@@ -89,6 +92,18 @@ class ModelHealth:
         self._settings, self._runtime, self._heat = settings, runtime, heat
         self._cancelled = cancelled
         self._serving = ServingProbe(runtime, cancelled)
+
+    def room(self, manifest: Manifest) -> None:
+        """See ``stoker_ota.ports.updates.Health``. The model that serves can give way, so that
+        only what fits neither beside it nor in its place is refused.
+        """
+        model = next((item for item in manifest.artifacts if item.kind == "model"), None)
+        if model is None:
+            return  # a runtime or adapters for the model in use: it makes room for itself
+        adapters = (i.size for i in manifest.artifacts if i.base_sha256 == model.sha256)
+        short = self._wait(self._runtime.shortage(model.size, sum(adapters)))
+        if short is not None:
+            raise _no_room(model.name, short)
 
     def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
         """See ``stoker_ota.ports.updates.Health``. First whatever can be tried beside what
@@ -223,6 +238,23 @@ class ModelHealth:
             if time.monotonic() >= end:
                 return
             time.sleep(LOOK_S)
+
+
+def _no_room(model: str, short: Shortage) -> OtaError:
+    needed, free = amount(short.needed_bytes), amount(short.available_bytes)
+    details = {"needed": short.needed_bytes, "free": short.available_bytes}
+    if short.hopeless:
+        return WrongTarget(
+            f"cannot load {model}: it needs {needed} at least, this device has {free}",
+            hint="a smaller model, or one with smaller weights, would fit",
+            details=details,
+        )
+    return NoMemory(
+        f"cannot load {model}: it needs {needed} at least, {free} are available when the model in "
+        "use has given way",
+        hint="nothing is fetched until there is more: end what takes it, or see [memory]",
+        details=details,
+    )
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 
@@ -21,7 +21,7 @@ from stoker_ota.core.recipe import Measured, MeasuredDelta, Recipe
 from stoker_ota.core.rules import Entry, names_kept
 from stoker_ota.drivers import cutting, folders
 from stoker_ota.drivers.files import SourceFile
-from stoker_ota.errors import BadDocument, InvalidRequest
+from stoker_ota.errors import BadChain, BadDocument, InvalidRequest
 from stoker_ota.services import authority, delta_apply
 
 MAX_FIGURES_BYTES: Final = 1 << 20
@@ -48,9 +48,10 @@ def init_pki(args: Namespace, console: Console) -> None:
     if (ring.folder / "keys").exists():
         raise InvalidRequest(f"cannot make keys in {ring.folder}: there are some already")
     holders = authority.found(args.operator, now, authority.Terms(), new_key)
+    trust = authority.first_trust(holders, now, args.days, args.threshold)
+    documents.parse_trust(documents.trust_payload(trust))  # before there are keys without it
     for holder in holders.values():
         ring.add(holder)
-    trust = authority.first_trust(holders, now, args.days, args.threshold)
     path = ring.save_trust(trust, (holders["trust"],))
     _said(console, {"trust": str(path), "keys": sorted(holders)}, f"{path}: version 1")
     console.note("Keep the keys of both anchors and intermediate-2 off line.")
@@ -84,7 +85,7 @@ def trust_show(args: Namespace, console: Console) -> None:
 
 def trust_renew(args: Namespace, console: Console) -> None:
     ring = Keyring(args)
-    _next_trust(ring, args, console, ring.trust())
+    _said_trust(console, *_next_trust(ring, args, ring.trust()))
 
 
 def trust_rotate(args: Namespace, console: Console) -> None:
@@ -96,13 +97,16 @@ def trust_rotate(args: Namespace, console: Console) -> None:
     new = authority.issue(
         args.role, str(operator[0].value), middle, now, days, new_key(), role=args.role
     )
-    ring.put_aside(args.role)
-    ring.add(new)
     if args.revoke:
         trust = replace(trust, revoked=trust.revoked | {chain.spki_hash(old.certificate)})
     # devices that only know the old trust must still accept its successor
     signers = (old, new) if args.role == "trust" else (ring.holder("trust"),)
-    _next_trust(ring, args, console, trust, signers)
+    # If this fails, the key that is to go is still the role's, and the next try revokes it; a new
+    # key that was lost harms nobody.
+    path, version = _next_trust(ring, args, trust, signers)
+    ring.put_aside(args.role)
+    ring.add(new)
+    _said_trust(console, path, version)
 
 
 def trust_revoke(args: Namespace, console: Console) -> None:
@@ -113,7 +117,14 @@ def trust_revoke(args: Namespace, console: Console) -> None:
         raise BadDocument(f"cannot read {args.certificate}: it is no certificate in PEM") from error
     trust = ring.trust()
     revoked = trust.revoked | {chain.spki_hash(certificate)}
-    _next_trust(ring, args, console, replace(trust, revoked=revoked))
+    try:
+        made = _next_trust(ring, args, replace(trust, revoked=revoked))
+    except BadChain as error:
+        raise InvalidRequest(
+            f"cannot revoke {args.certificate}: {error.message}, and it would sign this trust",
+            hint="'stoker-ota trust rotate trust --revoke' signs it with a new key as well",
+        ) from error
+    _said_trust(console, *made)
 
 
 def add_signature(args: Namespace, console: Console) -> None:
@@ -163,6 +174,7 @@ def catalog_make(args: Namespace, console: Console) -> None:
     )
     signer = Keyring(args).holder("catalog")
     payload = documents.catalog_payload(catalog)
+    documents.parse_catalog(payload)  # what a device would refuse is not signed
     folders.write_new(args.output, authority.sign(documents.CATALOG_TYPE, payload, (signer,)))
     facts = {"version": catalog.version, "manifests": sorted(entries)}
     _said(console, facts, f"{args.output}: version {catalog.version}, {len(entries)} manifest(s)")
@@ -177,23 +189,27 @@ def probe_make(args: Namespace, console: Console) -> None:
         return
     for probe in bounds:
         console.line("\n[[health.probes]]")
-        console.line(f"text = {json.dumps(probe.text, ensure_ascii=False)}")
+        console.line(f"text = {_toml_text(probe.text)}")
         console.line(f"min_nats = {probe.min_nats:.4f}")
         console.line(f"max_nats = {probe.max_nats:.4f}")
 
 
+def _toml_text(text: str) -> str:
+    """As TOML's basic string; JSON leaves some of what a terminal obeys as it is."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
 def read_recipe(path: Path, args: Namespace) -> Recipe:
     """With the times that the command line gives where the recipe has none."""
-    try:
-        value = tomllib.loads(folders.read(path, 1 << 20).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadDocument(f"cannot read recipe {path}: {error}") from error
+    value: dict[str, Any] = folders.read_toml(path, "recipe")
     now = moment(args)
     value.setdefault("issued_at", clock.write(now))
     value.setdefault("expires", clock.write(clock.later(now, args.days)))
     given = given_parts.parts(args, value)
     if given:
-        value["artifacts"] = [*value.get("artifacts", []), *given]
+        listed = value.get("artifacts", [])
+        value["artifacts"] = [*listed, *given] if isinstance(listed, list) else listed
     return recipe.parse(value)
 
 
@@ -221,19 +237,18 @@ def measure_delta(path: Path, chunk_size: int) -> MeasuredDelta:
 
 
 def _next_trust(
-    ring: Keyring,
-    args: Namespace,
-    console: Console,
-    trust: Trust,
-    signers: tuple[authority.Holder, ...] = (),
-) -> None:
+    ring: Keyring, args: Namespace, trust: Trust, signers: tuple[authority.Holder, ...] = ()
+) -> tuple[Path, int]:
     now = moment(args)
     following = replace(
         trust, version=trust.version + 1, issued_at=now, expires=clock.later(now, args.days)
     )
-    path = ring.save_trust(following, signers or (ring.holder("trust"),))
-    _said(console, {"trust": str(path), "version": following.version},
-          f"{path}: version {following.version}")  # fmt: skip
+    path = ring.save_trust(following, signers or (ring.holder("trust"),), ring.trust())
+    return path, following.version
+
+
+def _said_trust(console: Console, path: Path, version: int) -> None:
+    _said(console, {"trust": str(path), "version": version}, f"{path}: version {version}")
 
 
 def _said(console: Console, facts: dict[str, object], line: str) -> None:

@@ -10,6 +10,8 @@ from stoker_ota.cli import given_parts
 from stoker_ota.cli.command import Command
 from stoker_ota.core.documents import ROLES
 
+MAX_DAYS: Final = 36_500
+
 
 def _pki(parser: argparse.ArgumentParser) -> Any:
     """Every command that signs knows the folder of keys and where the passphrase is."""
@@ -20,10 +22,18 @@ def _pki(parser: argparse.ArgumentParser) -> Any:
     return add
 
 
+def _days(text: str) -> int:
+    """A document that is over when it is signed, or in a thousand years, is a slip of the hand."""
+    days = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+    if not 1 <= days <= MAX_DAYS:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is outside 1..{MAX_DAYS}")
+    return days
+
+
 def _moment(parser: argparse.ArgumentParser, days: int) -> None:
     parser.add_argument("--now", metavar="TIME",
         help="issued at 2026-01-31T12:00:00Z instead of now: same inputs, same bytes")  # fmt: skip
-    parser.add_argument("--days", metavar="N", type=int, default=days,
+    parser.add_argument("--days", metavar="N", type=_days, default=days,
         help=f"until it expires (default {days})")  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from stoker_ota.cli.authoring import read_catalog, read_manifest
@@ -54,6 +55,11 @@ def make(args: Namespace, console: Console) -> None:
 def verify(args: Namespace, console: Console) -> None:
     """As a device does it that knows ``--trust`` and has accepted nothing yet."""
     root: Path = args.bundle
+    if root.is_file():
+        raise InvalidRequest(
+            f"cannot verify {root}: it is packed",
+            hint="verify the folder that 'stoker-ota bundle pack' has made it of",
+        )
     now = Now(moment(args), trusted=True)
     first = read_trust(args.trust)
     trust, _ = gate.walk_trust(_newer_trust(root, first), first)
@@ -87,13 +93,11 @@ def verify(args: Namespace, console: Console) -> None:
     )
 
 
-def _newer_trust(root: Path, known: documents.Trust) -> list[bytes]:
-    steps = []
+def _newer_trust(root: Path, known: documents.Trust) -> Iterator[bytes]:
     version = known.version + 1
     while (path := root / bundle.trust_path(version)).exists():
-        steps.append(folders.read(path, documents.MAX_TRUST_BYTES * 2))
+        yield folders.read(path, documents.MAX_TRUST_BYTES * 2)
         version += 1
-    return steps
 
 
 def _check_blobs(root: Path, manifests: list[Manifest], bar: Bar) -> dict[str, int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from stoker_ota.core.fleet_documents import Desired
 from stoker_ota.core.topics import Topics
 from stoker_ota.drivers import folders
 from stoker_ota.drivers.campaign_ledger import SqliteLedger
-from stoker_ota.errors import InvalidRequest
 from stoker_ota.ports.campaign import Ledger, Pen
 from stoker_ota.services import desired_next
 from stoker_ota.services.desired_next import Found
@@ -117,10 +115,7 @@ def _told(order: Order, line: Line) -> list[int]:
 
 
 def _table(args: Namespace) -> dict[str, object]:
-    try:
-        table: dict[str, object] = tomllib.loads(folders.read(args.state, 256 << 10).decode())
-    except ValueError as error:
-        raise InvalidRequest(f"cannot read {args.state}: {error}") from error
+    table = folders.read_toml(args.state, "desired state", 256 << 10)
     if args.number:
         table["version"] = args.number
     return table

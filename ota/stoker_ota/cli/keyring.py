@@ -17,7 +17,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from stoker_ota.core import clock, documents, envelope
+from stoker_ota.core import clock, documents, envelope, gate
 from stoker_ota.core.documents import Trust
 from stoker_ota.drivers import folders
 from stoker_ota.errors import BadDocument, FileUnreadable, InvalidRequest, OtaError
@@ -25,6 +25,9 @@ from stoker_ota.services import authority
 from stoker_ota.services.authority import Holder
 
 VARIABLE: Final = "STOKER_OTA_PASSPHRASE"
+
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Certificates begin in 1950 and moments end in 9999; what is signed lasts up to a century."""
 
 
 class Keyring:
@@ -78,7 +81,9 @@ class Keyring:
 
     def trust(self) -> Trust:
         """The newest version. FileUnreadable when there is none."""
-        numbers = [int(p.stem) for p in (self.folder / "trust").glob("*.json") if p.stem.isdigit()]
+        numbers = [
+            int(p.stem) for p in (self.folder / "trust").glob("*.json") if p.stem.isdecimal()
+        ]
         if not numbers:
             raise FileUnreadable(
                 f"cannot read {self.folder}/trust: there is no trust document",
@@ -92,10 +97,20 @@ class Keyring:
         except OtaError as error:
             raise BadDocument(f"cannot use {path}: {error.message}") from error
 
-    def save_trust(self, trust: Trust, signers: tuple[Holder, ...]) -> Path:
+    def save_trust(
+        self, trust: Trust, signers: tuple[Holder, ...], before: Trust | None = None
+    ) -> Path:
+        """After ``before``. What devices would refuse is not written: no later one would get by it.
+        BadDocument, BadChain, BadSignature.
+        """
         path = self.folder / "trust" / f"{trust.version}.json"
         payload = documents.trust_payload(trust)
-        folders.write_new(path, authority.sign(documents.TRUST_TYPE, payload, signers))
+        documents.parse_trust(payload)
+        data = authority.sign(documents.TRUST_TYPE, payload, signers)
+        alone = all(item.roles["trust"].threshold == 1 for item in (trust, before or trust))
+        if before is not None and alone:  # else others have still to sign it
+            gate.accept_trust(data, before)
+        folders.write_new(path, data)
         return path
 
     def _key(self, name: str) -> Path:
@@ -115,7 +130,12 @@ def read_trust(path: Path) -> Trust:
 def moment(args: Namespace) -> datetime:
     """``--now`` or the clock, in whole seconds."""
     if args.now:
-        return clock.parse(args.now, "--now")
+        found = clock.parse(args.now, "--now")
+        if not FIRST_YEAR <= found.year <= LAST_YEAR:
+            raise InvalidRequest(
+                f"cannot sign as of {args.now}: before {FIRST_YEAR} or after {LAST_YEAR}"
+            )
+        return found
     return datetime.now(UTC).replace(microsecond=0)
 
 

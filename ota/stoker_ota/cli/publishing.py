@@ -166,7 +166,7 @@ def _ask(publisher: Publisher, load: Load, total: int, bar: Bar) -> set[str]:
 
 def _versions(folder: Path) -> Iterator[int]:
     if folder.is_dir():
-        yield from sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdigit())
+        yield from sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdecimal())
 
 
 def _publisher(args: Namespace) -> Publisher:

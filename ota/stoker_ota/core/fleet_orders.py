@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from stoker_ota.core import clock, desired_sections
-from stoker_ota.core.fleet_documents import MAX_LIFE, SECTIONS, Command, Desired, Target
+from stoker_ota.core import clock, desired_sections, strict_json
+from stoker_ota.core.fleet_documents import (
+    MAX_COMMAND_BYTES,
+    MAX_LIFE,
+    SECTIONS,
+    Command,
+    Desired,
+    Target,
+)
 from stoker_ota.core.topics import LEVEL, Topics
-from stoker_ota.errors import InvalidRequest
+from stoker_ota.errors import BadDocument, InvalidRequest
 
 FINAL: Final = ("succeeded", "failed", "rejected", "expired", "canceled")
 _VERSION_7: Final = 7
@@ -56,11 +62,9 @@ def command(
 def value_of(text: str) -> object:
     """JSON where it is JSON, else the text itself. InvalidRequest."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return strict_json.loads(text.encode(), max_bytes=MAX_COMMAND_BYTES, what="argument")
+    except (BadDocument, UnicodeEncodeError):  # a half character: it is refused as text, too
         return text
-    except RecursionError as error:
-        raise InvalidRequest(f"cannot read {text[:20]}…: it is nested too deeply") from error
 
 
 def desired(

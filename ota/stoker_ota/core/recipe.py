@@ -95,6 +95,13 @@ def payload(
 
 
 def _wanted(table: Table) -> Wanted:
+    for key, texts in (
+        ("file", (table.text("file"),)),
+        ("base", (table.text("base", ""),)),
+        ("deltas", table.texts("deltas", ())),
+    ):
+        if any("\0" in text for text in texts):
+            table.refuse(key, "is no name of a file")
     wanted = Wanted(
         kind=table.choice("kind", manifest.KINDS),
         name=table.text("name"),

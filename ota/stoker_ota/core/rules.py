@@ -39,11 +39,11 @@ def enough(signers: Set[str], threshold: int, role: str) -> None:
         )
 
 
-def follows(version: int, current: int) -> None:
+def follows(version: int, current: int, what: str = "trust") -> None:
     """A trust document comes right after the one before: every version between is walked."""
     if version != current + 1:
         raise Rollback(
-            f"cannot accept trust {version}: {current + 1} comes after {current}",
+            f"cannot accept {what} {version}: {current + 1} comes after {current}",
             details={"version": version, "current": current},
         )
 
@@ -57,26 +57,30 @@ def not_older(version: int, floor: int, what: str, *, strictly: bool = False) ->
         )
 
 
-def names_kept(old: Mapping[str, Entry], new: Mapping[str, Entry]) -> None:
+def names_kept(old: Mapping[str, Entry], new: Mapping[str, Entry], what: str = "catalog") -> None:
     """A name once listed may not vanish, and its version may not go back (TUF 5.5.5)."""
     for name, entry in old.items():
         if name not in new:
-            raise Rollback(f"cannot accept catalog: {name} is no longer listed")
-        not_older(new[name].version, entry.version, f"catalog's {name}")
+            raise Rollback(f"cannot accept {what}: {name} is no longer listed")
+        not_older(new[name].version, entry.version, f"{what}'s {name}")
 
 
-def listed(name: str, entries: Mapping[str, Entry], document: bytes, version: int) -> None:
-    """The bytes are those that the catalog lists, in the version it lists."""
-    entry = entries.get(name)
+def listed(
+    name: str,
+    entries: Mapping[str, Entry],
+    document: bytes,
+    version: int,
+    what: str = "manifest",
+    by: str = "the catalog",
+) -> None:
+    """The bytes are those that ``by`` lists, in the version it lists."""
+    entry, refused = entries.get(name), f"cannot accept {what} {name}"
     if entry is None:
-        raise MixAndMatch(f"cannot accept manifest {name}: the catalog does not list it")
+        raise MixAndMatch(f"{refused}: {by} does not list it")
     if len(document) != entry.length or hashlib.sha256(document).hexdigest() != entry.sha256:
-        raise MixAndMatch(f"cannot accept manifest {name}: the catalog lists other bytes")
+        raise MixAndMatch(f"{refused}: {by} lists other bytes")
     if version != entry.version:
-        raise MixAndMatch(
-            f"cannot accept manifest {name}: it says version {version}, "
-            f"the catalog says {entry.version}"
-        )
+        raise MixAndMatch(f"{refused}: it says version {version}, {by} says {entry.version}")
 
 
 def fresh(expires: datetime, now: Now, what: str) -> None:

@@ -34,7 +34,7 @@ def loads(data: bytes, *, max_bytes: int, what: str) -> object:
             parse_float=_no_exotic_float,
         )
         if "\\ud" in text.lower():  # an escaped surrogate: half a pair is no text
-            dumps(value)
+            _text(value).encode()
         return value
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are both
         raise BadDocument(f"cannot read {what}: {error}") from error
@@ -42,15 +42,18 @@ def loads(data: bytes, *, max_bytes: int, what: str) -> object:
 
 def dumps(value: object) -> bytes:
     """Canonical bytes: sorted keys, no spaces, UTF-8. Same value, same bytes. BadDocument for what
-    JSON has no word for: NaN, a date, half a character.
+    JSON has no word for: NaN, infinity, a date of TOML, half a character.
     """
     try:
-        text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
-        return text.encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadDocument(f"cannot write it as JSON: {error}") from error
+        return _text(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadDocument(f"cannot write the document: {error}") from error
+
+
+def _text(value: object) -> str:
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def unbase64(text: str, what: str) -> bytes:

@@ -50,8 +50,12 @@ def beside(text: str, suffix: str) -> str:
 
 
 def redirected(text: str, location: str, *, plain: bool) -> str:
-    """Where to ask next. InvalidRequest when it leads away from https:."""
-    return address(urljoin(text, location), plain=plain)
+    """Where to ask next. InvalidRequest when it leads away from https:, or nowhere."""
+    try:
+        following = urljoin(text, location)
+    except ValueError as error:
+        raise InvalidRequest(f"cannot fetch {location[:200]!r}: {error}") from error
+    return address(following, plain=plain)
 
 
 def same_host(one: str, other: str) -> bool:
@@ -75,6 +79,12 @@ def check_range(header: str, first: int, total: int) -> int:
     if begin != first or not begin <= end < length:
         raise Unavailable("cannot use the answer: it is another part than the one asked for")
     return end - begin + 1
+
+
+def told_length(header: str) -> int:
+    """Bytes that Content-Length promises; -1 = it is absent or makes no sense."""
+    text = header.strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,19}", text) else -1
 
 
 def retry_after_s(header: str | None, now: datetime) -> float | None:

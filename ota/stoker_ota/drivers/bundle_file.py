@@ -24,8 +24,14 @@ def source(
 
 
 def folder(path: Path) -> BundleFolder:
-    """The documents of a file or a folder. Unavailable when it does not answer."""
-    return BundleFileFolder(path) if is_file(path) else BundleFolder(path)
+    """The documents of a file or a folder. Unavailable when it does not answer, FileUnreadable for
+    what is neither (a pipe, a device).
+    """
+    if is_file(path):
+        return BundleFileFolder(path)
+    if path.exists() and not path.is_dir():
+        raise FileUnreadable("cannot read the bundle: it is neither a folder nor a file")
+    return BundleFolder(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ import hashlib
 import os
 import secrets
 import stat
+import tomllib
 from pathlib import Path
 from typing import Final
 
 from stoker_ota.drivers import write_errors
-from stoker_ota.errors import FileUnreadable, InvalidRequest
+from stoker_ota.errors import BadDocument, FileUnreadable, InvalidRequest
 
 _CHUNK: Final = 1 << 20
 MAX_READ_BYTES: Final = 8 << 20
@@ -31,6 +32,16 @@ def read(path: Path, max_bytes: int = MAX_READ_BYTES) -> bytes:
     if len(data) > max_bytes:
         raise FileUnreadable(f"cannot read {path}: it has more than {max_bytes} bytes")
     return data
+
+
+def read_toml(path: Path, what: str, max_bytes: int = 1 << 20) -> dict[str, object]:
+    """The tables of an operator's file. FileUnreadable, BadDocument."""
+    try:
+        return tomllib.loads(read(path, max_bytes).decode())
+    except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
+        raise BadDocument(f"cannot read {what} {path}: {error}") from error
+    except RecursionError as error:
+        raise BadDocument(f"cannot read {what} {path}: it is nested too deep") from error
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -77,6 +88,8 @@ def measure(path: Path) -> tuple[int, str]:
     """Bytes and hex SHA-256 of a file. FileUnreadable."""
     try:
         with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileUnreadable(f"cannot read {path}: it is no regular file")
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return file.tell(), digest
     except OSError as error:

@@ -210,7 +210,7 @@ def _replace(path: Path, data: bytes) -> None:
 def _mark(data: bytes) -> str:
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return value if isinstance(value, str) else ""
 

@@ -137,6 +137,6 @@ def _typed(error: dict[str, Any], what: str) -> OtaError:
 def _read(line: bytes) -> Told:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -206,8 +206,9 @@ def _authorities(ca: str) -> str | bool:
 
 
 def _length(answer: Any) -> int:
-    text = answer.headers.get("Content-Length", "")
-    return int(text) if text.isdigit() and "Transfer-Encoding" not in answer.headers else -1
+    if "Transfer-Encoding" in answer.headers:
+        return -1
+    return web_rules.told_length(answer.headers.get("Content-Length", ""))
 
 
 def _reason(error: BaseException) -> str:

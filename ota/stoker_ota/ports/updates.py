@@ -41,6 +41,12 @@ class Patcher(Protocol):
 class Health(Protocol):
     """The agent's side: the runtime that uses a set."""
 
+    def room(self, manifest: Manifest) -> None:
+        """Asked before anything is fetched: whether the trial can have the memory it needs, as
+        far as sizes tell. NoMemory (try again later), WrongTarget (never on this device).
+        """
+        ...
+
     def test(self, manifest: Manifest, generation: int, members: tuple[Member, ...]) -> None:
         """Load this set, probe it, use it from now on, soak.
 

@@ -135,6 +135,7 @@ class Engine:
         return Event(What.ALLOWED)
 
     def _preflight(self) -> Event:
+        self._ports.health.room(self._manifest())
         preflight.check(
             self._routes(),
             self._manifest().targets.min_free_bytes,

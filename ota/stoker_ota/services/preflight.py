@@ -1,6 +1,6 @@
 """Whether an update has room before it begins: on the disk, and in memory for what applies it.
 
-The trial of the set asks for its own memory, when it knows what serves then.
+Whether the trial of the set can have its own is ``ports.updates.Health.room``'s to say.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Store:
         kept = {self.current(), self.previous(), journal.generation}
         for name in self._disk.names("generations"):
             number = name.removesuffix(TRIAL)
-            if not number.isdigit() or int(number) not in kept:
+            if not number.isdecimal() or int(number) not in kept:
                 self._disk.remove(f"generations/{name}")
         staged = journal.offer.manifest if journal.offer is not None else ""
         for name in self._disk.names("staging"):
@@ -280,10 +280,10 @@ class Store:
     def _number(self, link: str) -> int:
         target = self._disk.readlink(link) or ""
         number = target.removeprefix("generations/")
-        return int(number) if number.isdigit() else 0
+        return int(number) if number.isdecimal() else 0
 
     def _generations(self) -> list[int]:
-        return [int(name) for name in self._disk.names("generations") if name.isdigit()]
+        return [int(name) for name in self._disk.names("generations") if name.isdecimal()]
 
     def _drop_objects(self, needed: set[str]) -> None:
         for folder in self._disk.names("objects/sha256"):

@@ -9,8 +9,15 @@ import pytest
 
 from stoker import errors
 from stoker.api import errormap
-from stoker_client.bus import plain
-from stoker_client.errors import PREFIX, RETRYABLE, code_of, from_dbus, from_record
+from stoker_client.bus import Bus, plain
+from stoker_client.errors import (
+    PREFIX,
+    RETRYABLE,
+    StokerClientError,
+    code_of,
+    from_dbus,
+    from_record,
+)
 
 
 @pytest.mark.parametrize("row", errormap.ROWS, ids=lambda row: row.code)
@@ -68,3 +75,12 @@ def test_properties_are_named_as_json_names_things() -> None:
     assert plain({"ClockTrusted": True, "State": "idle", "LastError": ("", "")}) == {
         "clock_trusted": True, "state": "idle", "last_error": ("", ""),
     }  # fmt: skip
+
+
+def test_what_d_bus_cannot_carry_is_a_bad_request_and_no_traceback() -> None:
+    pytest.importorskip("gi")
+    bus = Bus("unix:path=/nowhere")
+    for fault in (OverflowError("-1 not in range"), UnicodeEncodeError("utf-8", "x", 0, 1, "no")):
+        typed = bus.typed(fault)
+        assert isinstance(typed, StokerClientError)
+        assert typed.code == "invalid-request"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.core.model_shapes import GIB, MIB, QWEN_1_5B, SMOLLM2
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.core.model_shapes import DEEPSEEK, GEMMA3, GIB, MAMBA, MIB, QWEN_1_5B, SMOLLM2
 
 from stoker.core import fit
 from stoker.core.fit import Plan, Refusal, Wishes
@@ -176,3 +178,34 @@ def test_shrinking_keeps_an_explicit_context(context: int) -> None:
     while found is not None:
         assert found.context_tokens == context
         found = fit.smaller(SMOLLM2, wishes, found)
+
+
+@given(
+    st.sampled_from([SMOLLM2, QWEN_1_5B, DEEPSEEK, GEMMA3, MAMBA]),
+    st.integers(0, 3000), st.integers(0, 200), st.integers(0, 200), st.booleans(),
+)  # fmt: skip
+def test_what_is_refused_by_its_size_alone_no_plan_would_take(
+    facts: ModelFacts, mib: int, adapter_mib: int, reserve_mib: int, mmap: bool
+) -> None:
+    beside, reserve = adapter_mib * MIB, reserve_mib * MIB
+    short = fit.shortage(
+        facts.file_bytes, memory(mib), beside_bytes=beside, reserve_bytes=reserve, held_bytes=0
+    )
+    wishes = replace(WISHES, adapter_bytes=beside, reserve_bytes=reserve, mmap=mmap)
+    if short is not None:
+        assert isinstance(fit.plan(facts, memory(mib), wishes), Refusal)
+
+
+def test_a_size_that_fits_in_place_of_the_model_in_use_is_no_shortage() -> None:
+    def short(held_mib: int, file_mib: int = 1000) -> fit.Shortage | None:
+        return fit.shortage(
+            file_mib * MIB, memory(800), beside_bytes=10 * MIB, reserve_bytes=100 * MIB,
+            held_bytes=held_mib * MIB,
+        )  # fmt: skip
+
+    assert short(334) is None
+    found = short(333)
+    assert found == fit.Shortage(1034 * MIB, 1033 * MIB)
+    hopeless = short(334, 17 * 1024)
+    assert hopeless is not None
+    assert hopeless.hopeless

@@ -52,3 +52,10 @@ def test_a_folder_where_a_document_should_be_is_no_document(tmp_path: Path) -> N
     with pytest.raises(FileUnreadable, match="no regular file"):
         BundleFolder(tmp_path).read("catalog.json", 9)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_what_is_neither_a_folder_nor_a_file_is_called_so(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for odd in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(FileUnreadable, match="neither a folder nor a file"):
+            bundle_file.folder(odd)

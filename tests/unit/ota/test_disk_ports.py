@@ -14,7 +14,7 @@ from stoker_ota.drivers.disk import RealDisk
 from stoker_ota.errors import FileUnreadable, StorageFailed
 from stoker_ota.ports.disk import Disk
 from stoker_ota.services.store import Store
-from stoker_ota.values.deployment import Member
+from stoker_ota.values.deployment import Journal, Member
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -109,6 +109,14 @@ def test_a_sealed_file_is_still_read(disk: Disk) -> None:
     disk.seal("file")
     assert disk.read("file", 9) == b"1"
     assert disk.free_bytes() > 0
+
+
+def test_a_strange_name_among_the_generations_is_removed_and_stops_nothing(disk: Disk) -> None:
+    disk.make_folder("generations/²")  # a digit for str.isdigit, but no number
+    store = Store(disk)
+    number = store.make_generation(b"{}", [])
+    store.collect(Journal(generation=number))
+    assert disk.names("generations") == (str(number),)
 
 
 def test_whatever_the_umask_the_runtime_can_read_an_installed_set(tmp_path: Path) -> None:

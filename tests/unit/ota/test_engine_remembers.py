@@ -11,7 +11,7 @@ from tests.fakes.updates import NEW, OLD, Bench, document, sha
 from stoker_ota.core import journal as journal_core
 from stoker_ota.core import routes
 from stoker_ota.core.floors import Floors
-from stoker_ota.errors import NoMemory, NoSpace, TooLarge, Unavailable
+from stoker_ota.errors import NoMemory, NoSpace, TooLarge, Unavailable, WrongTarget
 from stoker_ota.ports.files import Progress
 from stoker_ota.services.engine import Engine
 from stoker_ota.services.store import Store
@@ -171,6 +171,29 @@ def test_memory_is_asked_for_before_anything_is_fetched_and_waited_for(bench: Be
     engine.go_on()
     engine.run()
     assert bench.content() == NEW
+
+
+def test_memory_for_the_trial_is_asked_for_before_anything_is_fetched(bench: Bench) -> None:
+    bench.health.cramped = NoMemory("cannot load m: it needs 912 MiB at least, 400 MiB are there")
+    engine = bench.boot()
+    engine.offer(*document())
+    engine.run()
+    assert (engine.journal.phase, engine.journal.code) == (Phase.PREFLIGHT, "no-memory")
+    assert "912 MiB" in engine.journal.reason
+    assert bench.sources.fetched == []
+    bench.health.cramped = None
+    engine.go_on()
+    engine.run()
+    assert bench.content() == NEW
+
+
+def test_a_model_that_this_device_can_never_hold_is_refused_at_once(bench: Bench) -> None:
+    bench.health.cramped = WrongTarget("cannot load m: it needs 9 GiB at least, there are 4")
+    engine = bench.boot()
+    engine.offer(*document())
+    engine.run()
+    assert (engine.journal.phase, len(engine.journal.failed)) == (Phase.IDLE, 1)
+    assert bench.sources.fetched == []
 
 
 def test_a_whole_artifact_needs_no_memory_for_deltas() -> None:

@@ -39,11 +39,12 @@ def test_lines_words_and_the_request_go_through(program: Path) -> None:
         "import sys, json\n"
         "print(json.dumps({'done': 1}), flush=True)\n"
         "print('no json')\n"
+        "print('[' * 100_000)\n"
         "print(json.dumps({'word': sys.argv[1], 'request': sys.stdin.readline()}))\n"
     )
     done, heard = run(program, text)
     assert done == {"word": "word", "request": "the request\n"}
-    assert [number(line, "done") for line in heard] == [1, 0, 0]
+    assert [number(line, "done") for line in heard] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

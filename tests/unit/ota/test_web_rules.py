@@ -34,7 +34,8 @@ def test_a_redirect_may_be_relative_and_may_not_leave_tls() -> None:
     base = "https://a.example/x/y"
     assert web_rules.redirected(base, "../z", plain=False) == "https://a.example/z"
     assert web_rules.redirected(base, "//b.example/z", plain=False) == "https://b.example/z"
-    for bad in ("http://a.example/", "javascript:x", "https://u:p@b.example/"):
+    nowhere = ("//@]", "//[", "https://[::1")  # found by fuzzing: urljoin raises
+    for bad in ("http://a.example/", "javascript:x", "https://u:p@b.example/", *nowhere):
         with pytest.raises(InvalidRequest):
             web_rules.redirected(base, bad, plain=False)
     assert web_rules.same_host(base, "https://a.example/other")
@@ -62,6 +63,12 @@ def test_any_header_is_a_length_or_a_reason(text: str, first: int, total: int) -
         assert 0 < web_rules.check_range(text, first, total) <= total
     wait = web_rules.retry_after_s(text, NOW)
     assert wait is None or wait >= 0
+
+
+def test_a_length_is_a_number_or_none_was_told() -> None:
+    assert web_rules.told_length(" 120\x1f") == 120  # found by fuzzing: int strips less
+    for header in ("", "²", "-1", "1e3", "9" * 5000):  # "²" is a digit, but no number
+        assert web_rules.told_length(header) == -1
 
 
 def test_waits_are_seconds_or_a_date() -> None:

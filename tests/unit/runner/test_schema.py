@@ -99,6 +99,16 @@ def test_text_that_is_no_schema_is_refused(text: str) -> None:
         schema.to_gbnf(text)
 
 
+@pytest.mark.parametrize("index", ["²", "9" * 5000, "-1", "2", "x"])
+def test_a_reference_into_a_list_leads_to_an_item_or_is_refused(index: str) -> None:
+    def referring(to: str) -> object:
+        return {"properties": {"a": {"$ref": f"#/k/{to}"}}, "k": [{"type": "string"}]}
+
+    assert accepts(referring("0"), {"a": "x"})
+    with pytest.raises(GrammarInvalid):
+        schema.grammar_of(referring(index))
+
+
 def test_the_path_of_a_wrong_keyword_is_told() -> None:
     with pytest.raises(GrammarInvalid) as caught:
         schema.grammar_of({"properties": {"a": {"items": {"type": "text"}}}})

@@ -65,6 +65,27 @@ def test_a_refused_update_of_a_model_leaves_what_is_known_of_the_one_in_use() ->
     assert planned.of(model.name) == known
 
 
+@pytest.mark.parametrize(("mlock", "given_back_mib"), [(False, 0), (True, 92)])
+def test_what_a_model_in_use_would_give_back_counts_for_one_that_is_not_here_yet(
+    mlock: bool, given_back_mib: int
+) -> None:
+    memory, found = FakeMemory(4096 * MIB), settings()
+    planned = FitPlan(memory)
+    model = replace(found.models[0], mlock=mlock)
+    planned("q1", model, found, 2, ANSWER)
+    known = planned.of(model.name)
+    assert known is not None
+    memory.available_bytes = 100 * MIB
+    own = 100 * MIB + known.plan.parts.anonymous + given_back_mib * MIB
+    assert planned.shortage(own - 25 * MIB, 0, found, model.name) is None
+    short = planned.shortage(own, 0, found, model.name)
+    assert short is not None
+    assert short.needed_bytes == own + 24 * MIB
+    assert planned.shortage(own, 0, found, "unknown") is None  # nobody knows what it would leave
+    unchecked = replace(found, memory=replace(found.memory, fit="off"))
+    assert planned.shortage(own, 0, unchecked, model.name) is None
+
+
 def answer_resize(found: Rig) -> None:
     asked = resizes(found)[-1]
     result = {"slots": asked.slots, "context_tokens": asked.context_tokens, "kv_bytes": 1}

@@ -12,6 +12,7 @@ from tests.unit.ota.manifest_rig import manifest_payload
 
 from stoker import errors
 from stoker.config.schema import AdapterConfig, Config, ModelConfig
+from stoker.core.fit import Shortage
 from stoker.core.installed_set import InstalledSet
 from stoker.events.inference import Ask, Owner
 from stoker.events.models import Probe, ProbeReport, SwapResult
@@ -23,7 +24,7 @@ from stoker.services.model_health import ModelHealth, judge
 from stoker.units import Celsius, Fraction, Seconds
 from stoker_ota.core.manifest import Canary, Health
 from stoker_ota.core.manifest import Probe as Wanted
-from stoker_ota.errors import Cancelled, Unhealthy
+from stoker_ota.errors import Cancelled, NoMemory, Unhealthy, WrongTarget
 
 T = TypeVar("T")
 WANTED = Health(probes=(Wanted("plain words", 1.0, 3.0),), min_tok_s=5.0, max_temp_c=70.0)
@@ -41,6 +42,8 @@ class Runtime:
         self.asked: list[Ask] = []
         self.now = InferenceSnapshot(state="ready")
         self.differs = MODEL
+        self.short: Shortage | None = None
+        self.sized: list[tuple[int, int]] = []
 
     def swap(
         self, model: str | ModelConfig, probe: Probe | None = None, config: Config | None = None
@@ -62,6 +65,10 @@ class Runtime:
 
     def difference(self, model: ModelConfig, config: Config) -> Future[str]:
         return _done(self.differs)
+
+    def shortage(self, file_bytes: int, adapter_bytes: int) -> Future[Shortage | None]:
+        self.sized.append((file_bytes, adapter_bytes))
+        return _done(self.short)
 
     def adapt(self, config: Config, *, keep: bool) -> Future[None]:
         if self.failures:
@@ -160,6 +167,28 @@ def test_the_manifest_s_bounds_are_kept(report: ProbeReport, said: str) -> None:
     verdict = judge(WANTED, report)
     assert said in verdict
     assert bool(said) == bool(verdict)
+
+
+def test_a_set_that_fits_neither_beside_nor_instead_is_refused_by_its_size(bench: Bench) -> None:
+    bench.health.room(bench.manifest)
+    bench.runtime.short = Shortage(912 << 20, 400 << 20)
+    with pytest.raises(NoMemory, match="needs 912 MiB at least, 400 MiB are available"):
+        bench.health.room(bench.manifest)
+    bench.runtime.short = Shortage(9 << 30, 4 << 30, hopeless=True)
+    with pytest.raises(WrongTarget, match=r"this device has 4\.0 GiB"):
+        bench.health.room(bench.manifest)
+    assert set(bench.runtime.sized) == {(1000, 0)}
+
+
+def test_adapters_of_the_set_s_model_are_counted_with_it_and_others_make_room_themselves(
+    bench: Bench,
+) -> None:
+    (model,) = bench.manifest.artifacts
+    mine = replace(model, kind="adapter", name="terse", size=70, base_sha256=model.sha256)
+    other = replace(mine, name="other", base_sha256="cd" * 32)
+    bench.health.room(replace(bench.manifest, artifacts=(model, mine, other)))
+    bench.health.room(replace(bench.manifest, artifacts=(mine,)))
+    assert bench.runtime.sized == [(1000, 70)]
 
 
 def test_a_good_set_serves_and_a_return_goes_to_the_package_s_own(bench: Bench) -> None:
