@@ -9,12 +9,12 @@ documents (BadDocument).
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 Fail = Callable[[str, str], Exception]
 """(path, reason) -> the typed error to raise."""
+_TOLD_BITS: Final = 128
 
 
 class Table:
@@ -60,7 +60,8 @@ class Table:
     def choice(self, key: str, allowed: Sequence[str], default: str | None = None) -> str:
         value = self.text(key, default)
         if value not in allowed:
-            self.refuse(key, f"{value!r} is not one of {', '.join(allowed)}")
+            words = ", ".join(word for word in allowed if word)  # "" = the key may be left empty
+            self.refuse(key, f"{value!r} is not one of {words}")
         return value
 
     def flag(self, key: str, default: bool | None = None) -> bool:
@@ -74,15 +75,17 @@ class Table:
         if isinstance(value, bool) or not isinstance(value, int):
             self.refuse(key, f"expected a whole number, got {_kind(value)}")
         if not low <= value <= high:
-            self.refuse(key, f"{value} is outside {low}..{high}")
+            self.refuse(key, f"{_told(value)} is outside {low}..{high}")
         return value
 
     def number(self, key: str, default: float | None = None, *, low: float, high: float) -> float:
+        """``low`` and ``high`` are finite, and so is what comes."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.refuse(key, f"expected a number, got {_kind(value)}")
-        if not math.isfinite(value) or not low <= value <= high:
-            self.refuse(key, f"{value} is outside {low}..{high}")
+        # Compared as it is: a whole number may be too long for a float. NaN is in no range.
+        if not low <= value <= high:
+            self.refuse(key, f"{_told(value)} is outside {low}..{high}")
         return float(value)
 
     def texts(
@@ -134,6 +137,13 @@ class Table:
         if default is None:
             self.refuse(key, "missing")
         return default
+
+
+def _told(value: float) -> str:
+    """For a message; Python refuses to write whole numbers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > _TOLD_BITS:
+        return f"a number of {value.bit_length()} bits"
+    return str(value)
 
 
 def _kind(value: object) -> str:

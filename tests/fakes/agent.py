@@ -48,6 +48,7 @@ class FakeAgent:
         self.embedded: list[tuple[list[str], Pairs]] = []
         self.streams: list[FakeStream] = []
         self.state = "ready"
+        self.model = "tiny"  # "" while none is loaded
 
     async def stream(self, request: Pairs, options: Pairs) -> FakeStream:
         self.asked.append((request, options))
@@ -66,7 +67,8 @@ class FakeAgent:
         return [
             {"name": "tiny", "state": "ready", "description": "small", "aliases": ["small"]},
             {"name": "broken", "state": "set-aside"},
+            {"name": "wanted", "state": "loading", "default": True},
         ]
 
     async def properties(self) -> dict[str, Any]:
-        return {"State": self.state, "Model": "tiny", "QueueDepth": 0, "ActiveJobs": 0}
+        return {"State": self.state, "Model": self.model, "QueueDepth": 0, "ActiveJobs": 0}

@@ -119,6 +119,8 @@ def test_standard_input_is_added_below_the_words(env: Env) -> None:
     assert ctl(env, "ask", "words", stdin="in").stdout == "words in \n"
     assert ctl(env, "ask", "--no-stdin", "words", stdin="in").stdout == "words \n"
     assert ctl(env, "ask", stdin="in\n").stdout == "in \n"
+    assert ctl(env, "ask", "-", stdin="in\n").stdout == "in \n"
+    assert "there is no question" in ctl(env, "ask", "-", stdin="").stderr
 
 
 def test_ask_reads_a_file_of_any_size(env: Env, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.stokerctl_rig import COMMAND, Typed, ctl
-from tests.integration.stokerd_rig import Stokerd, stokerd
+from tests.integration.stokerd_rig import Stokerd, stokerd, until
 
 from stoker.tour.private_bus import PrivateBus
 
@@ -129,3 +129,19 @@ def test_no_model_is_said_with_a_hint(
         assert "model" in done.stderr
         status = ctl(child_env, "--bus", private_bus.address, "status")
         assert (status.returncode, "no-model" in status.stdout) == (0, True)
+
+
+def test_every_verb_that_needs_the_model_wakes_it_and_waits(tmp_path: Path, child_env: Env) -> None:
+    model = "[models.echo]\npath = '/nonexistent/echo.gguf'\n"
+    config = f"[swap]\nkeep_alive_s = 1.0\n{model}"
+    with (
+        PrivateBus() as bus,
+        stokerd(bus, tmp_path, child_env, "--engine", "echo", config=config) as running,
+    ):
+        env = {**child_env, "STOKER_BUS_ADDRESS": bus.address}
+        for words in (["tokens", "wood"], ["tokens", "--ids", "wood"], ["embed", "wood"]):
+            until(lambda: running.status()["state"] == "asleep", running.text())
+            done = ctl(env, *words)
+            assert (done.returncode, done.stderr) == (0, ""), words
+            assert done.stdout
+        assert running.status()["runner_restarts"] == 0

@@ -92,7 +92,8 @@ def test_a_request_brings_its_model_in_where_policy_lets_it(start: Start) -> Non
 def test_an_idle_model_sleeps_and_wakes_for_the_next_question(start: Start) -> None:
     daemon = start("keep_alive_s = 0.5\n")
     until(lambda: daemon.status()["state"] == "asleep", "asleep")
-    assert daemon.status()["runner_pid"] == 0
+    until(lambda: daemon.status()["runner_pid"] == 0, "the runner's end")
+    assert daemon.status()["state"] == "asleep"
     assert daemon.client.ask("good morning") == "good morning"
     until(lambda: daemon.status()["state"] == "asleep", "asleep again")
     assert daemon.status()["runner_restarts"] == 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +45,15 @@ def test_any_object_comes_back_as_it_was(request: dict[str, object], ascii_only:
 def test_any_bytes_are_read_or_refused_by_type(content: bytes) -> None:
     with contextlib.suppress(InvalidRequest, RequestTooLarge):
         assert isinstance(read(content), dict)
+
+
+def test_only_who_sent_no_sealed_memory_file_is_told_how_to_make_one() -> None:
+    with pytest.raises(InvalidRequest, match="a number has 5000 digits") as wrong:
+        read(b'{"seed": %s}' % (b"9" * 5000))
+    assert wrong.value.hint == ""
+    with Path(os.devnull).open("rb") as file, pytest.raises(InvalidRequest) as wrong:
+        read_request(file.fileno(), LIMIT)
+    assert "memfd_create" in wrong.value.hint
 
 
 @given(st.text('[]{},:"\\ 01eE+-.ntfalsr\n', max_size=300))

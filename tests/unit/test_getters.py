@@ -48,6 +48,13 @@ def test_whole_refuses_what_is_out_of_range(value: int) -> None:
         _table({"n": value}).whole("n", low=0, high=9)
 
 
+@pytest.mark.parametrize("value", [10**400, -(1 << 20_000)], ids=["400 digits", "unwritable"])
+def test_a_number_that_no_float_holds_is_out_of_range_too(value: int) -> None:
+    for read in (_table({"n": value}).number, _table({"n": value}).whole):
+        with pytest.raises(InvalidRequest, match=r"^n: a number of \d+ bits is outside 0\.\.9$"):
+            read("n", low=0, high=9)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.1])
 def test_number_refuses_what_is_no_number_in_range(value: float) -> None:
     with pytest.raises(InvalidRequest, match="outside"):
@@ -78,6 +85,8 @@ def test_text_measures_lone_surrogates_without_falling_over() -> None:
 def test_choice_lists_what_is_allowed() -> None:
     with pytest.raises(InvalidRequest, match="'c' is not one of a, b"):
         _table({"x": "c"}).choice("x", ("a", "b"))
+    with pytest.raises(InvalidRequest, match="'c' is not one of a, b"):
+        _table({"x": "c"}).choice("x", ("", "a", "b"), "")  # what is empty cannot be shown
 
 
 def test_a_missing_key_without_default_is_refused() -> None:

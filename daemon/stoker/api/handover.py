@@ -8,12 +8,12 @@ mapped is paid for by us, one that is read is not. Who may ask is decided elsewh
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import threading
 from typing import Any, Final, NoReturn
 
+from stoker.api import json_text
 from stoker.api.unpacking import MAX_VALUES
 from stoker.errors import Busy, InvalidRequest, RequestTooLarge
 
@@ -66,7 +66,7 @@ def _parse(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        _refuse(f"byte {error.start} is not UTF-8")
+        _refuse(f"byte {error.start} is not UTF-8", hint="")
     # Counted before it is parsed: each value is a Python object and time of the main loop.
     plain, strings = _STRING.subn(b"", data)
     if strings + sum(plain.count(sign) for sign in (b",", b"[", b"{")) > MAX_VALUES:
@@ -75,27 +75,16 @@ def _parse(data: bytes) -> dict[str, Any]:
             details={"limit_values": MAX_VALUES},
         )
     try:
-        request = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        _refuse(f"it is no JSON: {error}")
+        request = json_text.read(text, json_text.once)
+    except ValueError as error:
+        _refuse(f"it is no JSON: {error}", hint="")
     if not isinstance(request, dict):
-        _refuse("it is no JSON object")
+        _refuse("it is no JSON object", hint="")
     return request
 
 
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key comes twice")
-    return table
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise InvalidRequest(f"cannot read request: {reason}", hint=_HINT, details={"path": "request"})
+def _refuse(reason: str, hint: str = _HINT) -> NoReturn:
+    raise InvalidRequest(f"cannot read request: {reason}", hint=hint, details={"path": "request"})
 
 
 def sealed(data: bytes) -> int:

@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NoReturn
+from typing import Final
 
+from stoker.api import json_text
 from stoker.events.prompt import NO_BUDGET, NO_LOGPROBS, AdapterScale, Message, Shape
 from stoker.getters import Table
 
@@ -143,8 +144,8 @@ def _json(table: Table, key: str, limit: int) -> object:
     if isinstance(raw, str):
         text = _sound(table, key, table.text(key, max_bytes=limit))
         try:
-            value = json.loads(text, parse_constant=_no_number)
-        except (ValueError, RecursionError) as error:
+            value = json_text.read(text)
+        except ValueError as error:
             table.refuse(key, f"no JSON: {error}"[:200])
     else:
         value = raw
@@ -158,10 +159,6 @@ def _json(table: Table, key: str, limit: int) -> object:
     if not isinstance(raw, str) and len(json.dumps(value).encode()) > limit:
         table.refuse(key, f"longer than {limit} bytes")
     return value
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
 
 
 def _inside(value: object) -> Iterator[tuple[object, int]]:

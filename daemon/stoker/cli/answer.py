@@ -12,13 +12,14 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from stoker.cli.bars import Bar
 from stoker.cli.terminal import Terminal
 from stoker_client import Options, Record, Stoker, StokerClientError, Stream
 from stoker_client.requests import Messages
 
+Begun = TypeVar("Begun")
 LOAD_LIMIT_S: Final = 600.0
 _QUIET_S: Final = 0.5  # nothing came for so long: say what is going on
 _BUSY_STATES: Final = ("starting", "loading", "restarting")
@@ -104,8 +105,8 @@ def begin(stoker: Stoker, question: str | Messages, options: Options, terminal: 
 
 
 def patiently(
-    stoker: Stoker, start: Callable[[], Stream], options: Options, terminal: Terminal
-) -> Stream:
+    stoker: Stoker, start: Callable[[], Begun], options: Options, terminal: Terminal
+) -> Begun:
     """``start``, and once more when a model that was loading is there."""
     try:
         return start()

@@ -20,11 +20,12 @@ _PATIENCE_S: Final = 3.0
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
+    words = [] if args.words == ["-"] else args.words  # as other programs say "standard input"
     if args.file is not None:
         given = read_file(args.file)
     else:
-        given = "" if args.no_stdin else read_input(terminal, args.words)
-    question = compose(args.words, given)
+        given = "" if args.no_stdin else read_input(terminal, words)
+    question = compose(words, given)
     if not question:
         raise StokerClientError(
             "invalid-request",

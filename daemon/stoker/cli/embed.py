@@ -6,9 +6,11 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
+from stoker.cli.answer import patiently
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
 
@@ -19,7 +21,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
     with Stoker(args.bus) as stoker:
         texts = _texts(args)
         while some := list(islice(texts, AT_ONCE)):
-            for vector in stoker.embed(some):
+            for vector in patiently(stoker, partial(stoker.embed, some), {}, terminal):
                 terminal.line(json.dumps(vector))
     return 0
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 
 from stoker import __version__
 from stoker.cli import ask, heat_screens, screens
+from stoker.cli.answer import patiently
 from stoker.cli.terminal import Terminal
 from stoker_client import Stoker, StokerClientError
 
@@ -81,7 +83,7 @@ def _tokens(args: Namespace, stoker: Stoker, terminal: Terminal) -> tuple[object
     if not text:
         raise StokerClientError("invalid-request", "cannot count tokens: there is no text")
     if not args.ids:
-        count = stoker.count_tokens(text)
+        count = patiently(stoker, partial(stoker.count_tokens, text), {}, terminal)
         return {"count": count}, [str(count)]
-    ids = stoker.tokenize(text)
+    ids = patiently(stoker, partial(stoker.tokenize, text), {}, terminal)
     return {"count": len(ids), "ids": ids}, [str(len(ids)), " ".join(map(str, ids))]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from stoker.config.schema import RestartConfig, RunnerConfig
 from stoker.events.inference import RunnerExit
 from stoker.units import Seconds
+
+NOBODY_ASKS: Final = "nobody asks"  # the order of a runner that goes to sleep
 
 
 class Phase(StrEnum):

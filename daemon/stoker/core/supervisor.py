@@ -3,9 +3,8 @@
 Pure: ``step(state, event) -> (state, actions)``; TABLE says which events count in which
 phase and where they may lead. A runner that dies comes back with exponential backoff.
 A model to blame for ``crash_limit`` crashes in the window, or that cannot be loaded, is
-set aside with a reason and the next of (wanted, last good, others) is used. Not the model's
-fault: a SIGKILL or SIGTERM from outside, without the OOM killer's mark, and whatever ends or
-hangs a runner before its Hello, since no model was there yet.
+set aside with a reason and the next of (wanted, last good, others) is used. Not its fault:
+a SIGKILL or SIGTERM from outside without the OOM killer's mark, and all before the Hello.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from stoker.config.schema import RestartConfig
 from stoker.core.runner_life import (
+    NOBODY_ASKS,
     Action,
     CloseLink,
     Event,
@@ -148,7 +148,7 @@ def _restart_later(state: State, _event: Restart) -> Result:
 
 
 def _doze(state: State, event: Sleep) -> Result:
-    return _leave(replace(state, asleep=True), event.now_s, "nobody asks")
+    return _leave(replace(state, asleep=True), event.now_s, NOBODY_ASKS)
 
 
 def _wake_later(state: State, _event: Wake) -> Result:
@@ -216,7 +216,8 @@ def _exited(state: State, event: Exited) -> Result:
             resting = replace(state, model="", order="", reason="")
             return _enter(resting, Phase.ASLEEP, event.now_s), (lost,)
         if state.wanted:
-            again, actions = _start(replace(state, restarts=state.restarts + 1), event)
+            count = state.restarts + (state.order != NOBODY_ASKS)  # to be woken is no restart
+            again, actions = _start(replace(state, restarts=count), event)
             return again, (lost, *actions)
         return _enter(replace(state, model=""), Phase.STOPPED, event.now_s), (lost,)
     how = event.exit
@@ -234,8 +235,7 @@ def _exited(state: State, event: Exited) -> Result:
 def _ended_unheard(state: State, event: Exited) -> Result:
     """A start that failed: a missing library or a full disk must not cost a model its place."""
     reason = f"cannot start runner: {state.hung or event.exit.text()} before its Hello"
-    failures = max(state.failures, 1)
-    waiting, more = _back_off(replace(state, failures=failures), event, reason)
+    waiting, more = _back_off(state, event, reason, least=1)
     gone = RunnerGone(reason, ordered=False, out_of_memory=event.exit.oom_killed)
     return waiting, (Log("error", reason), gone, *more)
 
@@ -258,15 +258,16 @@ def _later(state: State, now: Seconds) -> Seconds:
 
 
 def _launch_failed(state: State, event: LaunchFailed) -> Result:
-    failures = max(state.failures, 1)  # what cannot be executed is not tried again at once
-    waiting, actions = _back_off(replace(state, failures=failures), event, event.reason)
+    # what cannot be executed is not tried again at once
+    waiting, actions = _back_off(state, event, event.reason, least=1)
     return waiting, (Log("error", event.reason), *actions)
 
 
-def _back_off(state: State, event: Exited | LaunchFailed, reason: str) -> Result:
+def _back_off(state: State, event: Exited | LaunchFailed, reason: str, least: int = 0) -> Result:
     """Wait before the next start; the first restart after a steady time is immediate."""
-    wake = Seconds(event.now_s + backoff_s(state.restart, state.failures))
-    counted = replace(state, failures=state.failures + 1, restarts=state.restarts + 1)
+    failures = max(state.failures, least)
+    wake = Seconds(event.now_s + backoff_s(state.restart, failures))
+    counted = replace(state, failures=failures + 1, restarts=state.restarts + 1)
     waiting = replace(counted, wake_s=wake, reason=reason, hung="", steady=False, model="")
     return _enter(waiting, Phase.BACKOFF, event.now_s), ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from stoker_client.records import Record
@@ -194,7 +195,7 @@ def _text(choice: Choice, echo: str) -> Json:
     return {
         "index": choice.index,
         "text": echo + "".join(choice.text),
-        "logprobs": _legacy(choice.logprobs) if choice.logprobs else None,
+        "logprobs": _legacy(choice.logprobs, len(echo)) if choice.logprobs else None,
         "finish_reason": choice.finish_reason,
     }
 
@@ -222,10 +223,10 @@ def _logprobs(found: object) -> list[Json]:
     return [dict(item) for item in found if isinstance(item, Mapping)]
 
 
-def _legacy(entries: Sequence[Mapping[str, Any]]) -> Json:
-    """The form that /v1/completions has; offsets are within this piece of text."""
+def _legacy(entries: Sequence[Mapping[str, Any]], start: int = 0) -> Json:
+    """The form that /v1/completions has; offsets are within this piece of text, from ``start``."""
     tokens = [str(entry.get("token", "")) for entry in entries]
-    offsets = [sum(map(len, tokens[:index])) for index in range(len(tokens))]
+    offsets = [*accumulate(map(len, tokens[:-1]), initial=start)]
     return {
         "tokens": tokens,
         "token_logprobs": [entry.get("logprob") for entry in entries],

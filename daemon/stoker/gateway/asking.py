@@ -21,11 +21,13 @@ MAX_INPUTS: Final = 2048  # as OpenAI's
 PORTION_TEXTS: Final = 64
 PORTION_BYTES: Final = 8000
 MAX_STOPS: Final = 16
+MAX_SCALE: Final = 16.0
 _ROLES: Final = {  # as clients of all ages say it → as chat templates have it
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant",
     "tool": "tool", "function": "tool",
 }  # fmt: skip
 _PARTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+FREE: Final = ("i", -1)  # no budget for thoughts, which the agent has no number for
 _TIERS: Final = {"flex": "background", "priority": "interactive", "default": "normal"}
 # How Open WebUI's requests for titles, tags and the like begin: nobody waits for those.
 _ERRAND: Final = "### Task:\n"
@@ -147,6 +149,8 @@ def embedding(body: object) -> Embedding:
 
 def _settings(fields: Fields) -> Pairs:
     pairs: Pairs = dict(fields.each(_SETTINGS))
+    if pairs.get("reasoning_tokens") == FREE:
+        del pairs["reasoning_tokens"]
     model = fields.text("model")
     if model:
         pairs["model"] = ("s", model)
@@ -237,7 +241,8 @@ def _shape(fields: Fields, pairs: Pairs) -> None:
         choice = name
     elif choice is not None and not isinstance(choice, str):
         raise fields.refuse("tool_choice", "must be a string or an object")
-    if choice is not None and "tools" in pairs:
+    # Both mean nothing without tools; the agent refuses what asks for a call.
+    if choice is not None and ("tools" in pairs or choice not in ("auto", "none", "")):
         pairs["tool_choice"] = ("s", sound(choice, "tool_choice"))
 
 
@@ -255,12 +260,17 @@ def as_json(fields: Fields, key: str) -> str:
 
 def _texts(fields: Fields, key: str, most: int) -> list[str]:
     """A string or a list of them. Token ids would be of another model's vocabulary."""
-    if isinstance(fields.raw(key), str):
+    value = fields.raw(key)
+    if isinstance(value, str):
         return [fields.text(key)]
+    if not isinstance(value, list):
+        raise fields.refuse(key, "must be a string or a list of strings")
     found: list[str] = []
     for path, item in fields.items(key, most):
-        if not isinstance(item, str):
+        if isinstance(item, int | list):
             raise refusal(path, "must be a string: token ids of another vocabulary mean nothing")
+        if not isinstance(item, str):
+            raise refusal(path, "must be a string")
         found.append(sound(item, path))
     if not found:
         raise fields.refuse(key, "is empty")
@@ -278,7 +288,7 @@ def _adapters(fields: Fields, key: str) -> dict[str, float]:
     assert inner is not None
     found: dict[str, float] = {}
     for name in fields.raw(key):
-        found[sound(name, inner.path(name))] = inner.number(name, -100.0, 100.0) or 0.0
+        found[sound(name, inner.path(name))] = inner.number(name, -MAX_SCALE, MAX_SCALE) or 0.0
     return found
 
 

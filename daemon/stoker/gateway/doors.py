@@ -135,15 +135,16 @@ class Doors:
         choices = [answers.Choice(index) for index in range(len(asked.requests))]
         kept = False
         try:
-            model = asked.model or await self._loaded()
             prefix = "chatcmpl-" if chat else "cmpl-"
-            name = prefix + secrets.token_hex(12)
-            head = answers.Head(name, math.floor(time.time()), model, chat)
+            name, begun_s = prefix + secrets.token_hex(12), math.floor(time.time())
+            first = await jobs.next(COMMIT_S if asked.stream else None)
+            # Only now: a model that slept had no name before.
+            model = asked.model or await self._loaded() or await self._wanted()
+            head = answers.Head(name, begun_s, model, chat)
             if not asked.stream:
-                await collect(jobs, choices)
+                await collect(jobs, choices, first)
                 body = answers.whole(head, choices, asked.count, asked.echo)
                 return wire.answer(request, body)
-            first = await jobs.next(COMMIT_S)
             chunks = answers.Chunks(
                 head, choices, count=asked.count,
                 include_usage=asked.include_usage, echo=asked.echo,
@@ -193,6 +194,11 @@ class Doors:
                     "model-unavailable", f"cannot embed with {model!r}: {loaded!r} is loaded"
                 )
         raise _no_model(model)
+
+    async def _wanted(self) -> str:
+        """The model that is being loaded for whoever names none."""
+        found = (str(item["name"]) for item in await self._agent.models() if item.get("default"))
+        return next(found, "")
 
     async def _loaded(self) -> str:
         return str((await self._agent.properties()).get("Model", ""))

@@ -22,6 +22,7 @@ _ERRORS: Final[dict[str, str]] = {
     "415": "The body is neither JSON nor msgpack.",
     "421": "The Host header is not one of ours.",
     "429": "Your quota is used up; Retry-After says for how long.",
+    "499": "Somebody cancelled the job.",
     "500": "A fault of ours.",
     "502": "The engine died; ask again.",
     "503": "Busy, loading, or too hot; Retry-After may say for how long.",

@@ -30,11 +30,17 @@ def _ref(name: str) -> Json:
 _TEXT: Final[Json] = {"type": "string"}
 _SOME_TEXT: Final[Json] = {"type": "string", "minLength": 1}
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
-_STOP: Final[Json] = {"anyOf": [_TEXT, _list(_TEXT, maxItems=16), {"type": _NULL}]}
+_END: Final[Json] = {**_SOME_TEXT, "maxLength": 256, "description": "at most 256 bytes"}
+_STOP: Final[Json] = {"anyOf": [_END, _list(_END, maxItems=16), {"type": _NULL}]}
+_NAME: Final[Json] = {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"}
+
+_TOKENS: Final = _type(
+    "integer", minimum=1, maximum=2**31 - 1, description="at most the device's max_tokens_limit"
+)
 
 _SETTINGS: Final[Json] = {
-    "model": _type("string", description="a name of /v1/models; absent = the default"),
-    "max_tokens": _type("integer", minimum=1, maximum=2**31 - 1),
+    "model": _type("string", description="a name of /v1/models; absent = the one in use"),
+    "max_tokens": _TOKENS,
     "temperature": _type("number", minimum=0, maximum=5),
     "top_p": _type("number", minimum=0, maximum=1),
     "min_p": _type("number", minimum=0, maximum=1),
@@ -56,9 +62,11 @@ _SETTINGS: Final[Json] = {
     "reasoning_tokens": _type(
         "integer", minimum=-1, maximum=2**20, description="then thinking ends; -1 = free"
     ),
-    "overflow": _type("string", description="error, truncate-oldest or shift"),
+    "overflow": {"enum": ["", "error", "truncate-oldest", "shift", None]},
     "lora": _type(
-        "object", additionalProperties={"type": "number", "minimum": -100, "maximum": 100}
+        "object",
+        additionalProperties={"type": "number", "minimum": -16, "maximum": 16},
+        maxProperties=8,
     ),
 }
 
@@ -67,13 +75,47 @@ _PART: Final = _object(
     type={"enum": ["text", "input_text", "output_text", "refusal"]},
     text=_type("string"),
 )
-_MESSAGE: Final = _object(
-    ("role",),
-    role={"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
-    content={"anyOf": [_TEXT, _list(_PART), {"type": _NULL}]},
-    tool_calls=_type("array", items={"type": "object"}),
-    tool_call_id=_type("string"),
-    name=_type("string"),
+_MADE_CALL: Final = _object(
+    ("function",),
+    function=_object(("name",), name=_TEXT, arguments={"type": ["string", "object"]}),
+)
+
+
+def _message(role: Json, calls: Json) -> Json:
+    return _object(
+        ("role",),
+        role=role,
+        content={"anyOf": [_TEXT, _list(_PART), {"type": _NULL}]},
+        tool_calls=calls,
+        tool_call_id=_type("string"),
+        name=_type("string"),
+    )
+
+
+_MESSAGE: Final[Json] = {
+    "anyOf": [
+        _message({"const": "assistant"}, _type("array", items=_MADE_CALL, maxItems=64)),
+        _message(
+            {"enum": ["system", "developer", "user", "tool", "function"]},
+            _type("array", maxItems=0),
+        ),
+    ]
+}
+_FORMAT: Final[Json] = {
+    "anyOf": [
+        _object(("type",), type={"enum": ["text", "json_object"]}),
+        _object(
+            ("type", "json_schema"),
+            type={"const": "json_schema"},
+            json_schema=_object(schema={"type": ["object", "boolean"]}),
+        ),
+        {"type": _NULL},
+    ]
+}
+_TOOL: Final = _object(
+    ("function",),
+    type={"const": "function"},
+    function=_object(("name",), name=_NAME, parameters={"type": "object"}),
 )
 _LOGPROBS: Final[Json] = {"type": ["object", _NULL]}
 _REASON: Final[Json] = {"enum": ["stop", "length", "tool_calls"]}
@@ -113,20 +155,19 @@ SCHEMAS: Final[Json] = {
         ("messages",),
         messages=_list(_MESSAGE, minItems=1, maxItems=1024),
         **_SETTINGS,
-        max_completion_tokens=_type("integer", minimum=1, maximum=2**31 - 1),
+        max_completion_tokens=_TOKENS,
         logprobs=_type("boolean"),
         top_logprobs=_type("integer", minimum=0, maximum=20),
-        response_format=_type(
-            "object",
-            required=["type"],
-            properties={"type": {"enum": ["text", "json_object", "json_schema"]}},
-        ),
-        tools=_type("array", items={"type": "object"}, maxItems=1024),
-        tool_choice={"anyOf": [_TEXT, _CHOSEN, {"type": _NULL}]},
+        response_format=_FORMAT,
+        tools=_type("array", items=_TOOL, maxItems=128),
+        tool_choice={
+            "anyOf": [_TEXT, _CHOSEN, {"type": _NULL}],
+            "description": "auto, none, required or the name of one of tools",
+        },
     ),
     "CompletionRequest": _object(
         ("prompt",),
-        prompt={"anyOf": [_TEXT, _list(_TEXT, minItems=1, maxItems=16)]},
+        prompt={"anyOf": [_SOME_TEXT, _list(_SOME_TEXT, minItems=1, maxItems=16)]},
         **_SETTINGS,
         logprobs=_type("integer", minimum=0, maximum=20),
         echo=_type("boolean"),

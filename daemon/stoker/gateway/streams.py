@@ -73,11 +73,14 @@ class Jobs:
             stream.close()
 
 
-async def collect(jobs: Jobs, choices: Sequence[Choice]) -> None:
-    """Until all have ended."""
-    while jobs.running:
-        for index, records in await jobs.next():
+async def collect(jobs: Jobs, choices: Sequence[Choice], batch: Batch) -> None:
+    """Until all have ended; ``batch`` has been read already."""
+    while True:
+        for index, records in batch:
             choices[index].take(records)
+        if not jobs.running:
+            return
+        batch = await jobs.next()
 
 
 class EventStream(Response):

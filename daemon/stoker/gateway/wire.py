@@ -19,6 +19,8 @@ from stoker.gateway.problems import MEDIA_TYPE, Problem, Told
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 EVENTS: Final = "text/event-stream"
+MAX_DIGITS: Final = 1000
+_DEEP: Final = "nested too deeply"
 _MSGPACKS: Final = (MSGPACK, "application/x-msgpack", "application/vnd.msgpack")
 
 
@@ -61,9 +63,11 @@ async def _whole(request: Request, most_bytes: int) -> bytes:
 
 def _from_json(body: bytes) -> Any:
     try:
-        return json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable("JSON", error) from error
+        return json.loads(body, parse_constant=_no_constant, parse_int=_bounded)
+    except RecursionError as error:
+        raise _unreadable("JSON", _DEEP) from error
+    except ValueError as error:
+        raise _unreadable("JSON", str(error)) from error
 
 
 def _from_msgpack(body: bytes) -> Any:
@@ -73,17 +77,24 @@ def _from_msgpack(body: bytes) -> Any:
         value = msgpack.unpackb(body, strict_map_key=True)
         # What JSON cannot say (bytes, times, NaN) means nothing to the agent either.
         return json.loads(json.dumps(value, allow_nan=False))
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise _unreadable("msgpack", error) from error
+    except (RecursionError, msgpack.StackError) as error:
+        raise _unreadable("msgpack", _DEEP) from error
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise _unreadable("msgpack", str(error) or "its bytes mean nothing") from error
 
 
-def _unreadable(form: str, error: BaseException) -> Problem:
-    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+def _unreadable(form: str, reason: str) -> Problem:
     return Problem("invalid-request", f"cannot read request: the body is not {form}: {reason}")
 
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
+
+
+def _bounded(text: str) -> int:
+    if len(text) > MAX_DIGITS:  # Python reads no more than 4300, and says so in its own terms
+        raise ValueError(f"a number has {len(text.lstrip('-'))} digits")
+    return int(text)
 
 
 def wants_msgpack(request: Request) -> bool:

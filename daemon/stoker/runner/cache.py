@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,16 @@ from stoker.runner.states import Fetch, Run, StateStore, in_thread
 MIN_SAVED_TOKENS: Final = 32  # fewer are evaluated sooner than written
 MIN_RESTORE_GAIN: Final = 32  # tokens that a file must spare beyond what the cells do
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """What a job could begin with; ``head``: the saved state that spares clearly more."""
+
+    wanted: Entry
+    others: list[Entry]  # what the running jobs hold
+    match: Match | None
+    head: Head | None
 
 
 class SequenceCache:
@@ -68,11 +79,9 @@ class SequenceCache:
         """
         if self._fetch is not None and self._fetch[0] == job.id:
             return self._fetch[1].done
-        wanted = _entry(job, -1, len(job.tokens)) if job.request.keep else None
-        if wanted is None or self._states is None or not self._find(wanted):
-            return True
-        match = self._prefixes.match(wanted, _entries(running))
-        head = self._saved(wanted, match.length if match else 0)
+        if self._states is None or not self._find(_entry(job, -1, 0)):
+            return True  # which most are: nothing is compared for them
+        head = self._seek(job, running).head
         if head is None:
             return True
         if self._fetch is not None:
@@ -91,16 +100,15 @@ class SequenceCache:
 
         There is always one: slots and kept prefixes together are as many as sequences.
         """
-        wanted = _entry(job, -1, len(job.tokens))
-        others = _entries(running)
-        match = self._prefixes.match(wanted, others)
-        fetch = self._fetched(job, self._saved(wanted, match.length if match else 0))
-        found = self._restored(wanted, fetch, others) if fetch else None
+        sought = self._seek(job, running)
+        fetch = self._fetched(job, sought.head)
+        found = self._restored(sought, fetch) if fetch else None
         if found is None:
+            match = sought.match
             if fetch:  # room was made for it, perhaps of what had matched
-                match = self._prefixes.match(wanted, others)
+                match = self._prefixes.match(sought.wanted, sought.others)
             found = self._reused(match) if match else (self._free.pop(), 0)
-        if wanted.scope:
+        if sought.wanted.scope:
             self._counts["hits" if found[1] else "misses"] += 1
             self._counts["reused_tokens"] += found[1]
         return found
@@ -187,6 +195,11 @@ class SequenceCache:
         facts = self._facts
         return facts is not None and facts.caches and facts.sequences > facts.slots
 
+    def _seek(self, job: Job, running: Iterable[Job]) -> _Sought:
+        wanted, others = _entry(job, -1, len(job.tokens)), _entries(running)
+        match = self._prefixes.match(wanted, others)
+        return _Sought(wanted, others, match, self._saved(wanted, match.length if match else 0))
+
     def _reused(self, match: Match) -> tuple[int, int]:
         if match.take:
             seq = self._prefixes.take(match.seq).seq
@@ -225,16 +238,14 @@ class SequenceCache:
             self._fetch[1].stop()
             self._fetch = None
 
-    def _restored(
-        self, wanted: Entry, fetch: Fetch, running: list[Entry]
-    ) -> tuple[int, int] | None:
+    def _restored(self, sought: _Sought, fetch: Fetch) -> tuple[int, int] | None:
         states, facts, head = self._states, self._facts, fetch.head
         payload = states.take(fetch) if states else None
         if states is None or facts is None or payload is None:
             return None
-        used = sum(len(entry.tokens) for entry in running) + len(head.tokens)
+        used = sum(len(entry.tokens) for entry in sought.others) + len(head.tokens)
         self._let_go(self._prefixes.shrink(max(facts.cells - used, 0)))
-        seq, length = self._free.pop(), self._spares(wanted, head)
+        seq, length = self._free.pop(), self._spares(sought.wanted, head)
         took = self._engine.restore(seq, payload)
         whole = took and self._engine.length(seq) == len(head.tokens)
         if whole and self._engine.truncate(seq, length):

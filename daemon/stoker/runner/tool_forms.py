@@ -190,4 +190,5 @@ def _end(what: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _text(arguments: Mapping[str, object]) -> str:
-    return json.dumps(arguments, ensure_ascii=False)
+    """What no JSON can say (1e999 reads as Infinity) is a ValueError, and so no call."""
+    return json.dumps(arguments, ensure_ascii=False, allow_nan=False)

@@ -207,8 +207,11 @@ class ModelHealth:
                 raise Unhealthy(error.message, hint=error.hint) from error
 
     def _settle(self, end: float) -> None:
-        """A runner that is starting must not be disturbed."""
-        while self._runtime.snapshot().state not in _SETTLED and time.monotonic() < end:
+        """A runner that is starting, or on its way to sleep, must not be disturbed."""
+        while time.monotonic() < end:
+            now = self._runtime.snapshot()
+            if now.state in _SETTLED and not (now.state == "asleep" and now.runner_pid):
+                return
             self._cancelled()
             time.sleep(LOOK_S)
 

@@ -43,7 +43,7 @@ def snapshot(
     threads: int,
 ) -> InferenceSnapshot:
     """The present moment, without the runner's memory (that costs a look into /proc)."""
-    link, shown, reason = bank.serving, _STATES[bank.serving.state.phase], ""
+    link, shown, reason = bank.serving, _shown(bank.serving.state), ""
     if bank.swap.down:
         link, shown = bank.newcomer or bank.serving, "loading"
     if bank.swap.active:
@@ -72,6 +72,11 @@ def snapshot(
         tokens=tokens,
         sampled_tokens=sampled,
     )
+
+
+def _shown(state: life.State) -> str:
+    """One that goes to sleep as it was told is asleep already: whoever asks wakes it."""
+    return "asleep" if state.asleep and state.order else _STATES[state.phase]
 
 
 def queue_lines(queue: scheduler.State, seen_by: int | None) -> tuple[QueueLine, ...]:

@@ -78,6 +78,9 @@ def test_system_becomes_the_first_message() -> None:
         ({"prompt": "x", "temp": 1.0}, "request.temp"),
         ({"prompt": "x", "temperature": float("nan")}, "request.temperature"),
         ({"prompt": "x", "temperature": -0.1}, "request.temperature"),
+        ({"prompt": "x", "temperature": 10**400}, "request.temperature"),
+        ({"prompt": "x", "seed": 10**400}, "request.seed"),
+        ({"prompt": "x", "lora": {"a": 10**400}}, "request.lora.a"),
         ({"prompt": "x", "temperature": True}, "request.temperature"),
         ({"prompt": "x", "max_tokens": 0}, "request.max_tokens"),
         ({"prompt": "x", "max_tokens": 101}, "request.max_tokens"),
@@ -115,12 +118,31 @@ def test_an_empty_text_may_be_tokenized_but_not_asked() -> None:
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.just(10**400)
+    | st.floats()
+    | st.text()
+    | st.binary(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
 _KEYS = st.sampled_from(
-    ["prompt", "messages", "system", "raw", "stop", "seed", "top_k", "top_p", "model", "bogus"]
+    [
+        "prompt",
+        "messages",
+        "system",
+        "raw",
+        "stop",
+        "seed",
+        "top_k",
+        "top_p",
+        "min_p",
+        "lora",
+        "model",
+        "bogus",
+    ]
 )
 
 

@@ -112,6 +112,14 @@ def test_completions_have_their_own_form() -> None:
     assert legacy["top_logprobs"] == [{"Ho": -1.0}]
 
 
+def test_offsets_of_tokens_point_into_the_text_that_holds_the_prompt_too() -> None:
+    choice = Choice(0)
+    choice.take(records({"t": "HiHi", "lp": [LP, LP]}, DONE))
+    (found,) = whole(Head("cmpl-1", 1, "tiny", chat=False), [choice], 1, ["> "])["choices"]
+    assert found["text"] == "> HiHi"
+    assert found["logprobs"]["text_offset"] == [2, 4]
+
+
 def test_a_prompt_counts_once_however_many_choices_it_has() -> None:
     choices = [Choice(index) for index in range(4)]
     for choice in choices:

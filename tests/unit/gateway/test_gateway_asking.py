@@ -74,7 +74,16 @@ def test_tools_and_formats_travel_as_json() -> None:
     assert found["tool_choice"] == "sum"
     assert json.loads(found["response_format"]) == form
     assert "response_format" not in chat(response_format={"type": "text"})
-    assert "tool_choice" not in chat(tool_choice="auto")  # means nothing without tools
+    for nothing in ("auto", "none"):
+        assert "tool_choice" not in chat(tool_choice=nothing)  # means nothing without tools
+    # A call that must be made and has no tool is the agent's to refuse: text would be a lie.
+    assert chat(tool_choice="required")["tool_choice"] == "required"
+    assert chat(tool_choice=choice)["tool_choice"] == "sum"
+
+
+def test_thoughts_without_a_budget_have_no_number() -> None:
+    assert "reasoning_tokens" not in chat(reasoning_tokens=-1)
+    assert chat(reasoning_tokens=0)["reasoning_tokens"] == 0
 
 
 def test_logprobs() -> None:
@@ -138,6 +147,11 @@ def test_unknown_fields_and_nulls_are_nothing() -> None:
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.function.name"),
         ({"lora": {"a": "b"}}, "lora.a"),
+        ({"lora": {"a": 16.5}}, "lora.a"),
+        ({"lora": {"a": 10**400}}, "lora.a"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"presence_penalty": -(10**400)}, "presence_penalty"),
+        ({"stop": 5}, "stop"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(fields: dict[str, Any], path: str) -> None:
@@ -150,16 +164,21 @@ def test_token_ids_are_refused_as_text_of_another_vocabulary() -> None:
     for body in ({"input": [1, 2]}, {"input": [[1, 2]]}):
         with pytest.raises(Problem, match="vocabulary"):
             asking.embedding(body)
+    no_texts: list[object] = [None, {}, 5]
+    for strange in no_texts:
+        with pytest.raises(Problem, match="input: must be a string or a list of strings"):
+            asking.embedding({"input": strange})
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
 KEYS = ["messages", "prompt", "input", "n", "stop", "tools", "tool_choice", "response_format",
         "logprobs", "lora", "seed", "max_tokens", "stream", "stream_options", "model", "content",
-        "role"]  # fmt: skip
+        "role", "temperature", "top_p", "min_p", "top_k", "repeat_penalty", "frequency_penalty",
+        "presence_penalty", "reasoning_tokens", "top_logprobs"]  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5) | JSON)

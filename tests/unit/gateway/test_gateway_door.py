@@ -11,10 +11,12 @@ from typing import Any
 
 import msgpack
 import pytest
-from tests.fakes.agent import DONE
+from tests.fakes.agent import DONE, FakeStream
 from tests.unit.gateway.asgi import HI, Door
 
 from stoker_client.errors import StokerClientError
+from stoker_client.records import Record
+from stoker_client.requests import Pairs
 
 CHAT = "/v1/chat/completions"
 ASK = {"messages": HI}
@@ -114,6 +116,25 @@ def test_a_body_beyond_the_bound_is_refused_by_its_length_or_by_counting() -> No
         reply = door.ask(CHAT, raw=long, headers=headers)
         assert (reply.status, reply.error()["code"]) == (413, "request_too_large")
         assert reply.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    ("raw", "packed", "reason"),
+    [
+        (b"[" * 100_000, False, "not JSON: nested too deeply"),
+        (b'{"seed": -%s}' % (b"9" * 5000), False, "not JSON: a number has 5000 digits"),
+        (b"\x91" * 100_000 + b"\x01", True, "not msgpack: nested too deeply"),
+        (b"\xc1", True, "not msgpack: its bytes mean nothing"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said_in_words_for_callers(
+    door: Door, raw: bytes, packed: bool, reason: str
+) -> None:
+    headers = {"content-type": "application/msgpack"} if packed else {}
+    reply = door.ask(CHAT, raw=raw, headers=headers)
+    assert (reply.status, reply.json()["detail"]) == (
+        400, f"cannot read request: the body is {reason}"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[" * 100_000, b'{"messages": NaN}', b"\xff", b"1"])
@@ -253,6 +274,36 @@ def test_many_texts_are_embedded_in_portions_that_the_agent_takes(door: Door) ->
     assert (reply["model"], reply["usage"]["prompt_tokens"]) == ("tiny", 103)
     assert door.ask("/v1/embeddings", {"input": "a", "model": "broken"}).status == 503
     assert door.ask("/v1/embeddings", {"input": "a", "model": "nope"}).status == 404
+
+
+@pytest.mark.parametrize("body", [ASK, STREAM], ids=["whole", "stream"])
+def test_the_model_that_woke_up_for_a_request_has_its_name_in_the_answer(
+    door: Door, body: dict[str, Any]
+) -> None:
+    door.agent.model = ""  # it sleeps
+    answered = door.agent.stream
+
+    async def stream(request: Pairs, options: Pairs) -> FakeStream:
+        found = await answered(request, options)
+        batch = found.batch
+
+        async def awake(patience_s: float | None = None) -> list[Record]:
+            door.agent.model = "tiny"
+            return await batch(patience_s)
+
+        found.batch = awake  # type: ignore[method-assign]
+        return found
+
+    door.agent.batches = [[{"t": "Hi"}, DONE]]
+    door.agent.stream = stream  # type: ignore[method-assign]
+    reply = door.ask(CHAT, body)
+    named = events(reply.body)[0] if "stream" in body else reply.json()
+    assert named["model"] == "tiny"
+
+
+def test_a_model_that_is_still_loading_is_called_by_the_name_it_will_have(door: Door) -> None:
+    door.agent.model = ""
+    assert door.ask(CHAT, ASK).json()["model"] == "wanted"
 
 
 def test_unknown_models_paths_and_methods(door: Door) -> None:

@@ -198,6 +198,13 @@ def test_no_part_of_a_call_is_given_out_before_it_is_known_to_be_none(form: Form
         assert not any(said.endswith(form.start[:n]) for n in range(1, len(form.start) + 1))
 
 
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
+def test_a_number_that_json_has_no_word_for_makes_no_call(number: str) -> None:
+    """Arguments are promised to be JSON, which an app may read strictly."""
+    text = f'<tool_call>\n{{"name": "add", "arguments": {{"a": {number}}}}}\n</tool_call>'
+    assert run(HERMES, [text.encode()]) == (text, [])
+
+
 def test_a_call_without_an_end_is_given_up_at_a_bound() -> None:
     stream = ToolStream(HERMES, OFFERED, lambda: "id")
     out = stream.feed("<tool_call>" + "x" * (1 << 20))

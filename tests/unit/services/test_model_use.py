@@ -143,6 +143,7 @@ def test_an_idle_model_sleeps_and_the_next_request_wakes_it() -> None:
     assert not old.closed
     beats(rig, 2)
     assert old.closed
+    assert rig.loop.snapshot.state == "asleep"  # while it goes: nothing is wrong with it
     old.die(status=0)
     rig.turn()
     assert (rig.loop.snapshot.state, rig.loop.snapshot.runner_pid) == ("asleep", 0)
@@ -188,8 +189,10 @@ def test_a_request_that_comes_while_the_model_goes_to_sleep_wakes_it_at_once() -
     old = rig.runner
     assert old.closed
     asked = rig.ask()
+    assert rig.loop.snapshot.state == "restarting"
     old.die(status=0)
     rig.turn()
+    assert rig.loop.link.state.restarts == 0  # a count of faults and of what was asked for
     rig.make_ready()
     assert [r.job for r in rig.runner.of_kind(Generate)] == [asked.id]  # type: ignore[union-attr]
 
