@@ -1,11 +1,13 @@
-"""How late the thermal loop's ticks are in a real stokerd, and what the loop costs.
+"""How late the thermal loop's looks are in a real stokerd, and what the loop costs.
 
-    python -m bench.thermal_lateness [--seconds 100] [--no-updates]
+    python -m bench.thermal_lateness [--seconds 100] [--quick] [--no-updates]
 
-stokerd with the echo engine on a private bus and a simulated board at its wall; 24 clients
-stream; signed updates are installed one after the other. Two arms: the usual sampling (100 ms at
-the wall) and 10 ms. The child is stokerd itself, with a stop-watch around the tick: ``late``
-is its start after the time that the period set, ``cost`` the thread's CPU time.
+stokerd with the echo engine on a private bus and a simulated board at its wall; 24 clients stream
+without a pause; signed updates are installed one after the other. Two arms: the usual sampling
+(100 ms at the wall) and 10 ms. The child is stokerd itself with a stop-watch around the tick
+(bench.thermal_watch tells exactly what is late and what is cost). Counted is the time in which the
+clients stream; the looks during updates are also told apart (``updating``). A busy machine makes
+looks late, so others' load is waited out first, for a minute, and told.
 """
 
 from __future__ import annotations
@@ -21,26 +23,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.fakes.update_bundles import Operator
 
+from bench.measurement import wait_for_quiet
 from bench.thermal_report import Metrics, metric
-from stoker.services.thermal import ThermalService
 from stoker.tour import children
 from stoker.tour.private_bus import PrivateBus
 from stoker_client import Stoker, StokerClientError
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "thermal_lateness.json"
 CLIENTS: Final = 24
-BUNDLES: Final = 4
+BUNDLES: Final = 12
 MODEL_BYTES: Final = 3 << 20
 EDGES_MS: Final = (0.5, 1, 2, 5, 10, 20, 50, 100)
 LATE_MS, COST_PCT = 50.0, 0.5
 ARMS: Final = {"default": "", "10ms": "period_min_s = 0.01\n"}
+QUIET_S: Final = 60.0
+Span = tuple[float, float]
 _CONFIG: Final = """
 [models.chat]
 path = "{model}"
@@ -55,44 +58,6 @@ board = "sim:pi5-bare,ambient=45,warm=77"
 {arm}"""
 
 
-@dataclass
-class StopWatch:
-    """Seconds that each tick was late; CPU seconds of the thread at its first and last tick."""
-
-    late_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
-    wall_s: list[float] = field(default_factory=list)
-    due_s: float = 0.0
-
-    def around(self, tick: Any) -> Any:
-        def timed(service: ThermalService, *, look: bool = True) -> None:
-            if threading.current_thread().name != "thermal":  # the first one, at the start
-                tick(service, look=look)
-                return
-            now_s = time.monotonic()
-            if look and self.due_s:
-                self.late_s.append(now_s - self.due_s)
-            tick(service, look=look)
-            self.cpu_s = [*self.cpu_s[:1], time.thread_time()]
-            self.wall_s = [*self.wall_s[:1], now_s]
-            if look:
-                self.due_s = now_s + service.snapshot().period_s
-
-        return timed
-
-
-def child(report: Path, words: Sequence[str]) -> int:
-    """stokerd with the stop-watch; its numbers go to ``report`` when it ends."""
-    from stoker.main import entry
-
-    watch = StopWatch()
-    ThermalService.tick = watch.around(ThermalService.tick)  # type: ignore[method-assign]
-    try:
-        return entry(words)
-    finally:
-        report.write_text(json.dumps(vars(watch)))
-
-
 @contextlib.contextmanager
 def daemon(home: Path, bus: str, config: str) -> Iterator[Path]:
     """The report's path; the report is there when the block has ended."""
@@ -101,8 +66,7 @@ def daemon(home: Path, bus: str, config: str) -> Iterator[Path]:
     command = [
         sys.executable,
         "-m",
-        "bench.thermal_lateness",
-        "--child",
+        "bench.thermal_watch",
         str(report),
         "--engine=echo",
     ]
@@ -143,14 +107,15 @@ def clients_main(address: str, seconds: float) -> None:
     print(json.dumps(count))
 
 
-def bundles(operator: Operator) -> list[Path]:
+def bundles(operator: Operator, number: int) -> list[Path]:
     """A chain of models, each some bytes away from the one before."""
     dice = random.Random(1)
     data = bytearray(dice.randbytes(MODEL_BYTES))
-    made = []
+    made: list[Path] = []
     before = operator.home / "v0"
     before.write_bytes(data)
-    for version in range(1, BUNDLES + 1):
+    for version in range(1, number + 1):
+        say(f"bundle {version} of {number}")
         for _ in range(2000):
             data[dice.randrange(MODEL_BYTES)] ^= 0x10
         after = operator.home / f"v{version}"
@@ -160,22 +125,31 @@ def bundles(operator: Operator) -> list[Path]:
     return made
 
 
-def update(address: str, folders: Sequence[Path], until_s: float) -> list[float]:
-    """Installs one after the other; seconds that each took."""
-    took = []
+def update(address: str, folders: Sequence[Path], until_s: float) -> list[Span]:
+    """Installs one after the other; when each began and ended."""
+    spans: list[Span] = []
     with Stoker(address) as stoker:
         for folder in folders:
             if time.monotonic() > until_s:
                 break
             began_s = time.monotonic()
             job = stoker.updates.install(folder)
-            while stoker.updates.job(job)["State"] not in ("done", "failed"):
+            while (state := stoker.updates.job(job)["State"]) not in ("done", "failed"):
                 time.sleep(0.05)
-            took.append(time.monotonic() - began_s)
-    return took
+            spans.append((began_s, time.monotonic()))
+            say(f"update {len(spans)} {state} after {spans[-1][1] - began_s:.1f} s")
+    return spans
+
+
+def say(text: str) -> None:
+    """Progress, apart from what is measured."""
+    print(f"… {text}", file=sys.stderr, flush=True)
 
 
 def arm(name: str, operator: Operator, folders: Sequence[Path], seconds: float) -> Metrics:
+    if not wait_for_quiet(QUIET_S):
+        say("others use this machine: looks come later than on a quiet one")
+    say(f"arm {name}: {seconds:g} s")
     with tempfile.TemporaryDirectory() as place, PrivateBus() as bus:
         home = Path(place)
         text = _CONFIG.format(model=operator.home / "v0", trust=operator.trust, arm=ARMS[name])
@@ -187,9 +161,10 @@ def arm(name: str, operator: Operator, folders: Sequence[Path], seconds: float) 
             crowd = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
             time.sleep(2.0)
             until_s = time.monotonic() + seconds - 4
-            took = update(bus.address, folders, until_s)
+            streaming = (time.monotonic(), until_s + 2)
+            spans = update(bus.address, folders, until_s)
             said, _ = crowd.communicate(timeout=seconds + 60)
-        return summary(name, json.loads(report.read_text()), json.loads(said), took)
+        return summary(name, json.loads(report.read_text()), json.loads(said), streaming, spans)
 
 
 def _wait(address: str) -> None:
@@ -203,63 +178,108 @@ def _wait(address: str) -> None:
 
 
 def summary(
-    name: str, seen: dict[str, list[float]], counts: list[int], took: list[float]
+    name: str, seen: Mapping[str, Any], counts: Sequence[int], crowd: Span, spans: Sequence[Span]
 ) -> Metrics:
-    late_ms = sorted(1000 * value for value in seen["late_s"])
-    cost_pct = (
-        100 * (seen["cpu_s"][-1] - seen["cpu_s"][0]) / (seen["wall_s"][-1] - seen["wall_s"][0])
-    )
-    rows = {q: late_ms[min(len(late_ms) - 1, int(q * len(late_ms)))] for q in (0.5, 0.99, 0.999)}
-    busy = sum(1 for count in counts if count)
-    told = (
-        f"{len(late_ms)} ticks, {busy} clients, {len(took)} updates, load {os.getloadavg()[0]:.1f}"
-    )
-    print(f"{name}: p50 {rows[0.5]:.2f} p99 {rows[0.99]:.2f} p99.9 {rows[0.999]:.2f} "
-          f"max {late_ms[-1]:.2f} ms; {cost_pct:.2f} % of a core; {told}")  # fmt: skip
-    for low, high in zip((0.0, *EDGES_MS), (*EDGES_MS, float("inf")), strict=True):
-        number = sum(1 for value in late_ms if low <= max(value, 0.0) < high)
-        print(f"   {low:6g} .. {high:6g} ms {number:7d}  {'#' * round(60 * number / len(late_ms))}")
-    judged = name == "default"
-    made = {
-        f"thermal.lateness.{name}.p99_9_ms": metric(
-            rows[0.999], "ms", peer=told, target=f"< {LATE_MS:g}", met=rows[0.999] < LATE_MS
-        ),
-        f"thermal.lateness.{name}.p50_ms": metric(rows[0.5], "ms"),
-        f"thermal.lateness.{name}.max_ms": metric(late_ms[-1], "ms"),
-        f"thermal.lateness.{name}.cost_pct": metric(
-            cost_pct, "% of a core", target=f"≤ {COST_PCT:g}" if judged else "",
-            met=cost_pct <= COST_PCT if judged else None,
-        ),
-    }  # fmt: skip
-    edges = (0.0, *EDGES_MS)
-    made[f"thermal.lateness.{name}.histogram"] = {
-        f"≥ {low:g} ms": sum(1 for v in late_ms if low <= max(v, 0.0) < high)
-        for low, high in zip(edges, (*EDGES_MS, float("inf")), strict=True)
-    }
+    """Of the time in which the clients streamed (``crowd``); ``spans``: the updates."""
+    looks = [look for look in seen["looks"] if within(look[0], [crowd])]
+    during = [look for look in looks if within(look[0], spans)]
+    length_s = looks[-1][0] - looks[0][0]
+    made: Metrics = {}
+    stem = f"thermal.lateness.{name}"
+    for key, some in (("", looks), ("updating_", during)):
+        late_ms = sorted(1000 * look[1] for look in some)
+        quantiles = (("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999), ("max", 1.0))
+        for q, part in quantiles if some else ():
+            value, judged = quantile(late_ms, part), q == "p99_9" and bool(during)
+            made[f"{stem}.{key}{q}_ms"] = metric(
+                value, "ms", peer=f"{len(some)} looks", target=f"< {LATE_MS:g}" if judged else "",
+                met=value < LATE_MS if judged else None,
+            )  # fmt: skip
+    made |= costs(stem, seen, crowd, length_s)
+    busy, load = sum(1 for count in counts if count), os.getloadavg()[0]
+    told = f"{busy} clients, {len(spans)} updates, load {load:.1f}"
+    made[f"{stem}.records_per_s"] = metric(sum(counts) / length_s, "1/s", peer=told)
+    made[f"{stem}.histogram"] = histogram([1000 * look[1] for look in looks])
+    show(name, made, len(looks))
     return made
 
 
+def costs(stem: str, seen: Mapping[str, Any], crowd: Span, length_s: float) -> Metrics:
+    """The loop's thread, and the longest stop of all threads for Python's collector."""
+    looks = [look for look in seen["looks"] if within(look[0], [crowd])]
+    ticks = sum(1 for at in seen["ticks"] if within(at, [crowd]))
+    pauses = [pause for pause in seen["pauses"] if within(pause[0], [crowd])] or [(0.0, 0.0, 0.0)]
+    wall_ms, cpu_ms = (1000 * max(pause[at] for pause in pauses) for at in (1, 2))
+    cost_pct = 100 * (looks[-1][2] - looks[0][2]) / length_s
+    usual = stem.endswith(".default")
+    return {
+        f"{stem}.cost_pct": metric(
+            cost_pct, "% of a core", target=f"≤ {COST_PCT:g}" if usual else "",
+            peer=f"{ticks / length_s:.1f} ticks/s, {len(looks) / length_s:.1f} of them looks",
+            met=cost_pct <= COST_PCT if usual else None,
+        ),
+        f"{stem}.collector_max_ms": metric(wall_ms, "ms", peer=f"of it at most {cpu_ms:.0f} CPU"),
+    }  # fmt: skip
+
+
+def within(at_s: float, spans: Sequence[Span]) -> bool:
+    return any(began_s <= at_s <= ended_s for began_s, ended_s in spans)
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def histogram(late_ms: Sequence[float]) -> dict[str, object]:
+    return {
+        f"≥ {low:g} ms": sum(1 for value in late_ms if low <= max(value, 0.0) < high)
+        for low, high in zip((0.0, *EDGES_MS), (*EDGES_MS, float("inf")), strict=True)
+    }
+
+
+def show(name: str, made: Metrics, looks: int) -> None:
+    for key, entry in made.items():
+        if "value" in entry:
+            verdict = {True: "met", False: "NOT MET"}.get(entry["met"], "")  # type: ignore[call-overload]
+            goal = f"({entry['target']}: {verdict})" if verdict else ""
+            what = key.removeprefix("thermal.lateness.")
+            print(f"{what:34} {entry['value']:10.2f} {entry['unit']} {goal} {entry['peer']}")
+    for edge, number in made[f"thermal.lateness.{name}.histogram"].items():
+        print(f"   {name} {edge:>9} {number:7}  {'#' * round(60 * int(str(number)) / looks)}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["--child"]:
-        return child(Path(words[1]), words[2:])
-    parser = argparse.ArgumentParser(prog="python -m bench.thermal_lateness", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=100.0)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.thermal_lateness",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--seconds", type=float, default=100.0, help="of each arm")
+    parser.add_argument(
+        "--quick", action="store_true", help="20 s each, 2 updates; keeps no result"
+    )
     parser.add_argument("--no-updates", action="store_true")
+    parser.add_argument("--arm", choices=ARMS, help="this one only; keeps no result")
+    parser.add_argument("--output", type=Path, help=f"instead of {RESULTS.name}")
     parser.add_argument("--clients", metavar="ADDRESS", help=argparse.SUPPRESS)
-    options = parser.parse_args(words)
+    options = parser.parse_args(argv)
     if options.clients:
         clients_main(options.clients, options.seconds)
         return 0
+    partial = options.quick or options.arm or options.no_updates
+    output = options.output or (None if partial else RESULTS)
+    seconds = 20.0 if options.quick else options.seconds
     made: Metrics = {}
     with tempfile.TemporaryDirectory() as place:
         operator = Operator.found(Path(place) / "operator")
-        folders = [] if options.no_updates else bundles(operator)
-        (operator.home / "v0").touch()
-        for name in ARMS:
-            made |= arm(name, operator, folders, options.seconds)
-    RESULTS.write_text(json.dumps({"metrics": made}, indent=1, ensure_ascii=False) + "\n")
-    return 0
+        number = 0 if options.no_updates else 2 if options.quick else BUNDLES
+        folders = bundles(operator, number)
+        for name in [options.arm] if options.arm else ARMS:
+            made |= arm(name, operator, folders, seconds)
+    if output is not None:
+        text = json.dumps({"metrics": made}, indent=1, ensure_ascii=False)
+        output.write_text(text + "\n", encoding="utf-8")
+    return 0 if all(entry.get("met") is not False for entry in made.values()) else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stoker.config.schema import Config
 from stoker.core import simulation
@@ -27,13 +28,22 @@ from stoker.ports.doors import InferenceListener, InferenceSnapshot, ThermalList
 from stoker.ports.operating import SpeedMeter
 from stoker.ports.system import Clock
 from stoker.services.calibration import CalibrationService
+from stoker.services.feed_forward import FeedForward
 from stoker.services.held_files import HeldFiles
 from stoker.services.inference import InferenceService
-from stoker.services.other_knobs import DEVFREQ, OtherKnobs
+from stoker.services.other_knobs import DEVFREQ, PERFORMANCE, OtherKnobs
 from stoker.services.thermal import ThermalService
 from stoker.units import Seconds
 
 _log = logging.getLogger(__name__)
+
+
+class Paced(Protocol):
+    """Inference, as heat limits it."""
+
+    def headroom(self, fraction: float) -> None: ...
+
+    def pace(self, threads: int, threads_batch: int, duty: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +81,11 @@ def build_heat(config: Config, clock: Clock, inference: InferenceService) -> Hea
         meter = SimulatedSpeed(simulated, lambda: inference.snapshot().most_threads)
     store = JsonStateFile(Path(config.daemon.state_dir) / "operating-points.json")
     calibration = CalibrationService(thermal, meter, store, clock, busy_cpu_s=busy_cpu_s)
-    phase = ""
+    forward = FeedForward(thermal, governs=config.thermal.governor == PERFORMANCE)
 
     def heard(now: InferenceSnapshot) -> None:
-        nonlocal phase
         calibration.heard(now)
-        if now.phase != phase:
-            phase = now.phase
-            thermal.poke()  # feed-forward: its watts are known before its heat is felt
+        forward.heard(now.phase)
 
     inference.listen(InferenceListener(changed=heard))
     held = held_files(config)
@@ -95,12 +102,27 @@ def build_thermal(config: Config, clock: Clock, inference: InferenceService) -> 
         config.thermal, board(config), ports, pause=inference.hold, work=inference.work
     )
 
-    def changed(seen: ThermalSnapshot) -> None:
-        inference.headroom(pacing(seen))
-        inference.pace(seen.threads, seen.threads_batch, seen.duty)
-
-    thermal.listen(ThermalListener(changed))
+    thermal.listen(ThermalListener(Limits(inference).changed))
     return thermal
+
+
+class Limits:
+    """Tells inference what heat leaves it, when that changes: each word wakes its loop, and a
+    tick changes little but the temperature."""
+
+    def __init__(self, inference: Paced) -> None:
+        self._inference = inference
+        self._headroom = 1.0
+        self._pace = (0, 0, 1.0)
+
+    def changed(self, seen: ThermalSnapshot) -> None:
+        headroom, pace = pacing(seen), (seen.threads, seen.threads_batch, float(seen.duty))
+        if headroom != self._headroom:
+            self._headroom = headroom
+            self._inference.headroom(headroom)
+        if pace != self._pace:
+            self._pace = pace
+            self._inference.pace(*pace)
 
 
 def pacing(seen: ThermalSnapshot) -> float:

@@ -7,6 +7,7 @@ stop in order, SIGHUP reads the configuration again, a lost bus ends the process
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import re
@@ -316,6 +317,8 @@ def _run(config: Config, read_config: Callable[[Path | None], Config], hangups: 
         GLib.timeout_add(int(interval_s * 1000), _feed, agent.service.feed_watchdog)
     try:
         agent.start()
+        gc.collect()
+        gc.freeze()  # the bulk of all objects: looking through them holds up heat for 0.3 s
         if hangups:
             reload()
         loop.run()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gi.repository import GLib
 
-from stoker import main
+from stoker import main, wiring
+from stoker.config.schema import Config
 from stoker.errors import ConfigInvalid, InternalError, StokerError
 from stoker.heat_parts import check_board
 from stoker.units import Celsius
@@ -83,3 +86,36 @@ def test_a_devfreq_device_that_this_machine_lacks_is_refused(tmp_path: Path) -> 
     config = main.configuration(main.parser().parse_args(["--config", str(file)]))
     with pytest.raises(ConfigInvalid, match="no-such-gpu"):
         check_board(config)
+
+
+class Agent:
+    """One that ends as soon as it runs."""
+
+    def __init__(self) -> None:
+        self.bus = self.notifier = self
+        self.frozen = 0
+
+    def on_lost(self, lost: Callable[[StokerError], None]) -> None:
+        self._lost = lost
+
+    def watchdog_interval_s(self) -> float:
+        return 0.0
+
+    def start(self) -> None:
+        GLib.idle_add(self._lost, InternalError("cannot go on"))
+
+    def stop(self) -> None:
+        self.frozen = gc.get_freeze_count()
+
+
+def test_what_a_start_made_is_never_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look through it stopped every thread for up to 0.3 s, also the one that holds the wall."""
+    agent = Agent()
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(wiring, "build", lambda *_args: agent)
+    before = gc.get_freeze_count()
+    try:
+        main._run(Config(), lambda _policy: Config(), [])
+    finally:
+        gc.unfreeze()
+    assert agent.frozen - before > 10_000

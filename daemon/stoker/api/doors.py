@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from gi.repository import GLib
 
@@ -21,7 +21,7 @@ from stoker.api.agent import AgentRoom
 from stoker.api.bus import Bus, after, post
 from stoker.api.callers import Callers
 from stoker.api.changes import Changes, Latest
-from stoker.api.exports import Door, Exports, pack_properties
+from stoker.api.exports import Exports, Room, pack_properties
 from stoker.api.fleet import FleetRoom
 from stoker.api.history import HistoryRoom
 from stoker.api.inference import InferenceRoom
@@ -121,11 +121,7 @@ def publish(bus: Bus, services: Services, authority: Authority, config: Config) 
     return published
 
 
-class _Room(Protocol):
-    def door(self) -> Door: ...
-
-
-def _rooms(services: Services, authority: Authority) -> tuple[_Room, ...]:
+def _rooms(services: Services, authority: Authority) -> tuple[Room, ...]:
     """Those that need nothing but a service."""
     return (
         ThermalRoom(services.thermal, services.calibration, authority),

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gi.repository import GLib
 
@@ -60,6 +60,12 @@ class Door:
     properties: Properties = lambda _owner: {}
 
 
+class Room(Protocol):
+    """What is behind an object."""
+
+    def door(self) -> Door: ...
+
+
 class Exports:
     """Main loop only, but for replies, which go out from whichever thread has them."""
 
@@ -71,11 +77,15 @@ class Exports:
         self._pending: set[Reply] = set()
 
     def add(self, path: str, door: Door) -> int:
-        def on_call(sender: str, interface: str, method: str, args: Any, reply: Reply) -> None:
-            self._on_call(door, (sender, interface, method), args, reply)
+        return self._add(path, door.interface, _Calls(self, _Lasting(door)))
 
-        info = contract.interface_info(door.interface)
-        number = invocations.register(self._con, path, info, on_call)
+    def add_rare(self, path: str, interface: str, room: Room) -> int:
+        """The door is made anew for each call: of the thousands of objects that few calls ever
+        come for, each is little to keep, and to look through for Python's collector."""
+        return self._add(path, interface, _Calls(self, room))
+
+    def _add(self, path: str, interface: str, calls: _Calls) -> int:
+        number = invocations.register(self._con, path, contract.interface_info(interface), calls)
         self._registered.add(number)
         return number
 
@@ -92,7 +102,8 @@ class Exports:
             reply.fail(Unavailable("cannot finish the call: stokerd is stopping"))
         self._pending.clear()
 
-    def _on_call(self, door: Door, head: tuple[str, str, str], args: Any, reply: Reply) -> None:
+    def call(self, door: Door, head: tuple[str, str, str], args: Any, reply: Reply) -> None:
+        """One call of an object; raises a StokerError that is its answer."""
         sender, interface, method = head
         size = args.get_size()
         if size > self.max_call_bytes:
@@ -124,17 +135,22 @@ class Exports:
         if isinstance(result, Answer):
             self._send(reply, result, signature)
         else:
-            result.future.add_done_callback(lambda _f: self._ended(reply, result, signature))
+            # Not the Later itself: with its future it would be a ring, for the collector alone.
+            convert, release = result.convert, result.release
 
-    def _ended(self, reply: Reply, later: Later, signature: str) -> None:
+            def ended(future: Future[Any]) -> None:
+                self._ended(reply, lambda: convert(future.result()), signature)
+                release()
+
+            result.future.add_done_callback(ended)
+
+    def _ended(self, reply: Reply, answer: Callable[[], Answer], signature: str) -> None:
         try:
-            self._send(reply, later.convert(later.future.result()), signature)
+            self._send(reply, answer(), signature)
         except CancelledError:
             self._finish(reply, Unavailable("cannot finish the call: the service stopped"))
         except BaseException as error:  # whatever it was, a reply must go out
             self._finish(reply, error)
-        finally:
-            later.release()
 
     def _send(self, reply: Reply, answer: Answer, signature: str) -> None:
         try:
@@ -149,6 +165,28 @@ class Exports:
     def _finish(self, reply: Reply, error: BaseException) -> None:
         self._pending.discard(reply)
         reply.fail(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lasting:
+    """The room of a door that is there for good."""
+
+    _door: Door
+
+    def door(self) -> Door:
+        return self._door
+
+
+class _Calls:
+    """``OnCall`` of one object; one thing, where a closure would be five."""
+
+    __slots__ = ("_exports", "_room")
+
+    def __init__(self, exports: Exports, room: Room) -> None:
+        self._exports, self._room = exports, room
+
+    def __call__(self, sender: str, interface: str, method: str, args: Any, reply: Reply) -> None:
+        self._exports.call(self._room.door(), (sender, interface, method), args, reply)
 
 
 def _call(

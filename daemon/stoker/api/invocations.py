@@ -91,18 +91,33 @@ def register(connection: Any, path: str, info: Any, on_call: OnCall) -> int:
     GLib leaves a reference behind on each call (see ``Reply._release``).
     """
     modern = getattr(connection, "register_object_with_closures2", None)
-
-    def closure(
-        _con: Any, sender: str, _path: str, iface: str, method: str, args: Any, invocation: Any
-    ) -> None:
-        reply = Reply(invocation, surplus_reference=modern is None)
-        try:
-            on_call(sender, iface, method, args, reply)
-        except Exception as error:
-            reply.fail(error)
-
     add = modern or connection.register_object
     try:
-        return int(add(path, info, closure, None, None))
+        return int(add(path, info, _Closure(on_call, surplus=modern is None), None, None))
     except GLib.Error as error:
         raise InternalError(f"cannot publish {path}: {error.message}") from error
+
+
+class _Closure:
+    """What GDBus calls; there may be thousands, so each is one small thing."""
+
+    __slots__ = ("_on_call", "_surplus")
+
+    def __init__(self, on_call: OnCall, *, surplus: bool) -> None:
+        self._on_call, self._surplus = on_call, surplus
+
+    def __call__(
+        self,
+        _con: Any,
+        sender: str,
+        _path: str,
+        iface: str,
+        method: str,
+        args: Any,
+        invocation: Any,
+    ) -> None:
+        reply = Reply(invocation, surplus_reference=self._surplus)
+        try:
+            self._on_call(sender, iface, method, args, reply)
+        except Exception as error:
+            reply.fail(error)

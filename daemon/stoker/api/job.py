@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gi.repository import GLib
@@ -37,12 +36,6 @@ _RESULT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    owner: Owner
-    number: int
-
-
 class Jobs:
     """``accept`` runs in the thread that accepted the job, the rest in the main loop."""
 
@@ -53,15 +46,15 @@ class Jobs:
         self._exports = exports
         self._service = service
         self._authority = authority
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, tuple[str, int]] = {}  # the owner's unique name, the registration
         self._files = ResultFiles()
 
     def accept(self, view: JobView) -> str:
         """Publish the job's object; returns its path, to be told after it answers."""
         path = contract.job_path(view.id)
         room = JobRoom(view, self._service, self._authority, self._files)
-        number = self._exports.add(path, room.door())
-        self._held[view.id] = _Held(view.owner, number)
+        number = self._exports.add_rare(path, contract.JOB, room)
+        self._held[view.id] = view.owner.unique_name, number
         return path
 
     def started(self, view: JobView) -> None:
@@ -74,17 +67,19 @@ class Jobs:
     def forgotten(self, job: str) -> None:
         held = self._held.pop(job, None)
         if held is not None:
-            self._exports.remove(held.number)
+            self._exports.remove(held[1])
             self._files.forget(job)
 
     def _emit(self, view: JobView, signal: str, body: Any) -> None:
         held = self._held.get(view.id)  # jobs of Ask have no object, so no signals
         if held is not None:
             path = contract.job_path(view.id)
-            self._bus.emit(path, contract.JOB, signal, body, to=held.owner.unique_name)
+            self._bus.emit(path, contract.JOB, signal, body, to=held[0])
 
 
 class JobRoom:
+    __slots__ = ("_authority", "_files", "_id", "_service", "_uid")
+
     def __init__(
         self, view: JobView, service: InferenceDoor, authority: Authority, files: ResultFiles
     ) -> None:

@@ -70,7 +70,7 @@ class Sessions:
                 mine.move_to_end(session)
             elif not any(session in held for held in self._held.values()):
                 room = SessionRoom(session, self._service, self._jobs, self)
-                mine[session] = self._exports.add(path, room.door())
+                mine[session] = self._exports.add_rare(path, contract.SESSION, room)
             if len(mine) > MAX_OBJECTS_PER_USER:
                 self._exports.remove(mine.popitem(last=False)[1])
         return path

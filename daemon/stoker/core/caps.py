@@ -18,6 +18,7 @@ from stoker.units import KiloHertz, Seconds
 REASSERT_S = 5.0
 REASSERT_HOT_S = 1.0
 REFUSED_RETRY_S = 30.0
+UNREAD_S = 3.0
 REMEMBER_FOREIGN_S = 60.0
 _LONG_AGO = Seconds(-1e9)
 
@@ -63,9 +64,14 @@ class CapState:
     foreign_s: Seconds = _LONG_AGO
     foreign_below: bool = False
     slept: bool = False  # the device or the policy was away: a cap that is gone was nobody's deed
+    unread_s: Seconds | None = None  # since when it cannot be read
 
     def refused(self, now_s: Seconds) -> bool:
         return now_s - self.refused_s < REFUSED_RETRY_S
+
+    def unread(self, now_s: Seconds) -> bool:
+        """For so long that the wall must be held by something else."""
+        return self.unread_s is not None and now_s - self.unread_s >= UNREAD_S
 
 
 def observe(
@@ -84,7 +90,10 @@ def observe(
     """
     held = held or {}
     if granted_khz is None:
-        return away(state)
+        since_s = now_s if state.unread_s is None else state.unread_s
+        return replace(away(state), unread_s=since_s)
+    if state.unread_s is not None:
+        state = replace(state, unread_s=None)
     if state.foreign_khz is not None and now_s - state.foreign_s > REMEMBER_FOREIGN_S:
         state = replace(state, foreign_khz=None)
     if state.ours_khz is None and granted_khz in held:  # a write that we could not take back

@@ -78,3 +78,10 @@ def together(histograms: Iterable[Histogram]) -> Histogram:
     for one in histograms:
         out = out.plus(one)
     return out
+
+
+def counts_of(found: object) -> tuple[int, ...]:
+    """What a runner says its buckets hold is checked: it may be anything."""
+    if not isinstance(found, list) or len(found) > len(BOUNDS_S) + 1:
+        return ()
+    return tuple(count for count in found if isinstance(count, int) and count >= 0)

@@ -31,6 +31,7 @@ from stoker.units import Seconds, Watts
 
 SAFE_BUDGET = 0.5
 _LONG_AGO = Seconds(-1e9)
+_UNSPENT = Spending()
 
 
 def start(plan: ThermalPlan, now_s: Seconds) -> ThermalState:
@@ -68,16 +69,32 @@ def decide(
         left = opp.refill(state.rises_left, dt_s)
         state = replace(state, at_s=seen.now_s, zones=zones, rises_left=left)
     level, reason = _worst(plan, state)
-    state = replace(state, spending=_spending(plan, state, seen, level))
+    spent = _spending(plan, state, seen, level)
+    if spent is not state.spending:
+        state = replace(state, spending=spent)
     steps, rises_left = _steps(plan, state, seen, level)
-    state = replace(state, rises_left=rises_left)
     measured = seen.wanted_khz is not None
-    state, writes = _caps(plan, replace(state, steps=steps, measured=measured), seen)
+    moved = replace(state, steps=steps, rises_left=rises_left, measured=measured)
+    state, writes = _caps(plan, moved, seen)
     actions: tuple[Action, ...] = writes
     if (level is Level.STOP) != state.paused:
         state = replace(state, paused=level is Level.STOP)
         actions = (Pause(state.paused, reason), *writes)
     return state, Decision(actions, snapshot(plan, state, seen, level, reason))
+
+
+def follows_phase(plan: ThermalPlan, state: ThermalState) -> bool:
+    """What a phase does differs now: there are operating points, and heat limits them. Else a
+    change of phase is no reason for a tick."""
+    return bool(state.spending.choices) and _limited(plan, state)
+
+
+def _limited(plan: ThermalPlan, state: ThermalState) -> bool:
+    """Some zone that sees the whole board leaves less than its full power."""
+    return any(
+        state.zones[zone.sensor.name].power.budget_w < zone.gains.power_max_w * (1 - 1e-9)
+        for zone in plan.board_zones
+    )
 
 
 def _hot(plan: ThermalPlan, state: ThermalState, policy: str = "") -> bool:
@@ -206,7 +223,7 @@ def _spending(plan: ThermalPlan, state: ThermalState, seen: Observation, worst: 
         or worst >= Level.SAFE
         or seen.wanted_khz is not None
     ):
-        return Spending()
+        return _UNSPENT
     # Not rationed: the phases change the clock more often than any budget does.
     sure = worst is Level.OK and not _hot(plan, state)
     parts = [
@@ -285,10 +302,7 @@ def _chosen(plan: ThermalPlan, state: ThermalState, seen: Observation) -> dict[s
     """Steps of the phase's operating point; None where the ladder decides: nothing runs, or
     nothing limits (then the whole clock is everybody's)."""
     found = state.spending.caps_khz(seen.phase)
-    if not found or all(
-        state.zones[zone.sensor.name].power.budget_w >= zone.gains.power_max_w * (1 - 1e-9)
-        for zone in plan.board_zones
-    ):
+    if not found or not _limited(plan, state):
         return None
     return {name: table.floor_index(found[name]) for name, table in plan.tables.items()}
 

@@ -26,7 +26,8 @@ def snapshot(
         temperature_c = state.zones[nearest.sensor.name].trust.median_c
     here = {name: cap for name, cap in state.caps.items() if name in plan.tables}
     capped = {name: cap.ours_khz for name, cap in here.items() if cap.ours_khz is not None}
-    working = any(not state.caps[name].refused(seen.now_s) for name in plan.actuated)
+    known = [state.caps[name] for name in plan.actuated]
+    working = any(not cap.refused(seen.now_s) and not cap.unread(seen.now_s) for cap in known)
     headroom = _headroom(plan, state, level)
     actuator = _actuator(plan, state, seen, working)
     return ThermalSnapshot(
@@ -151,6 +152,8 @@ def _why(
     for name in sorted(plan.actuated):
         if state.caps[name].refused(seen.now_s):
             return f"cannot cap {name}: {state.caps[name].fault}; see stokerctl thermal discover"
+        if state.caps[name].unread(seen.now_s):
+            return f"cannot cap {name}: scaling_max_freq cannot be read back"
     if seen.firmware is not None and seen.firmware.limits:
         return f"the firmware limits the clock: {', '.join(seen.firmware.now)}"
     if not working and plan.notice:

@@ -33,6 +33,7 @@ class Cpufreq:
         self._read = read
         self._write = write
         self._faults: dict[str, str] = {}
+        self._limits: dict[str, Path] = {}  # scaling_max_freq by policy: each tick reads it
 
     def discover(self) -> tuple[FrequencyPolicy, ...]:
         try:
@@ -48,10 +49,11 @@ class Cpufreq:
         return tuple(policy for policy in found if policy is not None)
 
     def cap_khz(self, policy: FrequencyPolicy) -> KiloHertz | None:
-        return self._number(self._path(policy.name, "scaling_max_freq"))
+        khz = self._number(self._limit(policy.name))
+        return khz if khz is not None and khz > 0 else None
 
     def set_cap(self, policy: FrequencyPolicy, cap: KiloHertz) -> bool:
-        path = self._path(policy.name, "scaling_max_freq")
+        path = self._limit(policy.name)
         self._faults.pop(policy.name, None)
         try:
             self._write(path, f"{int(cap)}\n")
@@ -77,8 +79,14 @@ class Cpufreq:
             min_khz=low,
             max_khz=high,
             steps_khz=tuple(steps) or _grid(low, high),
-            writable=os.access(self._path(name, "scaling_max_freq"), os.W_OK),
+            writable=os.access(self._limit(name), os.W_OK),
         )
+
+    def _limit(self, name: str) -> Path:
+        path = self._limits.get(name)
+        if path is None:
+            path = self._limits[name] = self._path(name, "scaling_max_freq")
+        return path
 
     def _path(self, name: str, attribute: str) -> Path:
         return self._directory / name / attribute

@@ -17,6 +17,7 @@ from stoker.drivers.power_meters import SysfsPower
 from stoker.drivers.state_file import JsonStateFile
 from stoker.drivers.sysfs_thermal import SysfsThermal
 from stoker.drivers.text_files import SysfsText
+from stoker.drivers.thread_nice import favour_this_thread
 from stoker.ports.system import Clock
 from stoker.services.caps import ThermalPorts
 from stoker.services.held_files import HeldFiles
@@ -47,6 +48,7 @@ def thermal_ports(config: Config, clock: Clock) -> ThermalPorts:
         firmware=SysfsFirmware(root),
         inventory=SysfsInventory(root, clock.monotonic_s),
         asleep_s=asleep_s,
+        hasten=favour_this_thread,
     )
 
 

@@ -22,6 +22,7 @@ class SysfsThermal:
     def __init__(self, root: Path, read: ReadText = read_attribute) -> None:
         self._root = root
         self._read = read
+        self._paths: dict[str, Path] = {}  # of sensors that were read: each tick needs them
 
     def discover(self) -> tuple[Sensor, ...]:
         zones = list(self._zones())
@@ -30,8 +31,11 @@ class SysfsThermal:
         return (*zones, *chips)
 
     def read(self, sensor: Sensor) -> Reading:
+        path = self._paths.get(sensor.path)
+        if path is None:
+            path = self._paths[sensor.path] = Path(sensor.path)
         try:
-            text = self._read(Path(sensor.path))
+            text = self._read(path)
         except OSError as error:
             return Reading(sensor.name, None, fault_name(error))
         try:

@@ -38,7 +38,8 @@ FAULTS = (OSError, StokerError)
 @dataclass(frozen=True, slots=True)
 class ThermalPorts:
     """``boot_id`` tells a journal of this boot from an old one; ``asleep_s`` is how long the
-    device has slept since it booted (CLOCK_BOOTTIME − CLOCK_MONOTONIC); ``rest`` sleeps."""
+    device has slept since it booted (CLOCK_BOOTTIME − CLOCK_MONOTONIC); ``rest`` sleeps;
+    ``hasten`` lets the calling thread go before others."""
 
     sensors: ThermalSensors
     policies: FrequencyPolicies
@@ -50,6 +51,7 @@ class ThermalPorts:
     inventory: HeatInventory | None = None
     asleep_s: Callable[[], Seconds] = lambda: Seconds(0.0)
     rest: Callable[[float], None] = time.sleep
+    hasten: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from stoker.config.schema import InferenceConfig
 from stoker.core import records
-from stoker.core.latency import BOUNDS_S
+from stoker.core.latency import counts_of
 from stoker.errors import QuotaExceeded, StokerError
 from stoker.events.inference import Ask, Delivery, JobClass, JobTimes, Owner
 from stoker.events.prompt import ToolCall
@@ -26,7 +26,11 @@ from stoker.units import Seconds
 
 NEVER: Final = Seconds(float("inf"))
 MAX_UNREAD: Final = 64  # ended jobs of one user whose streams are still open
-MAX_BUCKETS: Final = len(BOUNDS_S) + 1
+# Remembered jobs share what they no longer need: there are thousands after a minute of short ones,
+# and Python's collector looks through all that they hold while everybody waits.
+_NOTHING: Final = Ask()
+_DELIVERED: Final = Delivery()
+_NONE: Final[list[Any]] = []
 _JOB_BYTES: Final = 4096  # what a remembered job costs beside its text
 _ROOM_AFTER: Final = 7 / 8  # so that not every new result has to sort the old ones
 
@@ -146,10 +150,13 @@ class JobBook:
         """It is over; ``last_line`` tells its reader."""
         job.state = "failed" if error else "done"
         job.done = {key: value for key, value in done.items() if key != "gaps"}
-        job.gaps = _counts(done.get("gaps"))
+        job.gaps = counts_of(done.get("gaps"))
         job.error, job.ended_s, job.model = error, now, job.ask.model
-        job.ask = Ask()  # a remembered job must not keep a megabyte of prompt
-        job.text, job.reasoning = ["".join(job.text)], ["".join(job.reasoning)]  # nor 60 B a token
+        job.ask = _NOTHING  # a remembered job must not keep a megabyte of prompt
+        if job.accepted is not None and job.accepted.done():
+            job.accepted = None
+        job.text, job.reasoning = _whole(job.text), _whole(job.reasoning)  # nor 60 B a token
+        job.calls, job.logprobs = job.calls or _NONE, job.logprobs or _NONE
         texts = (*job.text, *job.reasoning, *job.logprobs, *(call.arguments for call in job.calls))
         job.held_bytes = sum(map(sys.getsizeof, texts))
 
@@ -163,6 +170,16 @@ class JobBook:
         last = records.of_error(error, form) if error else records.of_done(job.done, form)
         self._write(job, last)
         self._close_if_drained(job)
+
+    def answer(self, job: Job, view: JobView) -> None:
+        """Of Ask: to whoever waits for the whole; once."""
+        waiting, job.result = job.result, None
+        if waiting is None:
+            return
+        if job.error is not None:
+            waiting.set_exception(job.error)
+        else:
+            waiting.set_result(view)
 
     def drain(self, job: Job, now: Seconds) -> None:
         """The pipe takes bytes again."""
@@ -307,8 +324,13 @@ class JobBook:
     def _settle(self, job: Job) -> None:
         if job.ended and job.sink is None and job.id in self._open:
             del self._open[job.id]
+            job.delivery = _DELIVERED
             self._ended_bytes += _weight(job)
             self._oldest_s = min(self._oldest_s, job.ended_s)
+
+
+def _whole(parts: list[str]) -> list[str]:
+    return ["".join(parts)] if parts else _NONE
 
 
 def _times(job: Job) -> JobTimes:
@@ -322,13 +344,6 @@ def _times(job: Job) -> JobTimes:
         decode_s=Seconds(decode_ms / 1e3 if isinstance(decode_ms, int | float) else 0.0),
         gaps=job.gaps,
     )
-
-
-def _counts(found: object) -> tuple[int, ...]:
-    """What the runner says is checked: it may be anything."""
-    if not isinstance(found, list) or len(found) > MAX_BUCKETS:
-        return ()
-    return tuple(count for count in found if isinstance(count, int) and count >= 0)
 
 
 def _weight(job: Job) -> int:

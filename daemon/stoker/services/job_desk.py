@@ -343,8 +343,4 @@ class JobDesk:
         # before its reader: who asks again at once must find the session's turn ended
         self._tell(lambda listener: listener.job_finished(view))
         self.book.last_line(job)
-        if job.result is not None:
-            if error is not None:
-                job.result.set_exception(error)
-            else:
-                job.result.set_result(view)
+        self.book.answer(job, view)

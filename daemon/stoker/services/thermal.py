@@ -19,7 +19,7 @@ from stoker.config.schema import ThermalConfig
 from stoker.core import token_mix
 from stoker.core.boards import BoardPreset
 from stoker.core.caps import Applied
-from stoker.core.thermal import adopt, decide, start
+from stoker.core.thermal import adopt, decide, follows_phase, start
 from stoker.core.thermal_plan import ThermalPlan, make_plan, with_points
 from stoker.core.thermal_resume import GRACE_S, SLEPT_S, resume
 from stoker.core.thermal_state import Decision, Observation, Pause, ThermalState
@@ -38,8 +38,8 @@ from stoker.units import Fraction, KiloHertz, Seconds, Watts
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RESCAN_S = 30.0
-RESCAN_FAULT_S = 2.0
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
+RESCAN_S, RESCAN_FAULT_S = 30.0, 2.0
 _RESCAN_FAULTS = frozenset({"ENOENT", "ENODEV", "EBUSY", "ENXIO"})
 
 __all__ = ["Restored", "ThermalPorts", "ThermalService", "restore_caps"]
@@ -75,6 +75,7 @@ class ThermalService:
         self._used_points: tuple[PointTable | None, int] = (None, 0)
         self._wanted_khz: Mapping[str, KiloHertz] | None = None
         self._granted_khz: Mapping[str, KiloHertz | None] = {}
+        self.follows_phase = False  # the next tick acts on a change of phase; read by any thread
         self._said = ""
         self._complaints: dict[str, str] = {}
         self._last_tick_s: Seconds | None = None
@@ -157,6 +158,7 @@ class ThermalService:
         self._guard("restore caps", self._writer.end)
 
     def _run(self) -> None:
+        self._ports.hasten()
         while (look := self._pace.wait(self.snapshot().period_s)) is not None:
             self.tick(look=look)
 
@@ -194,11 +196,12 @@ class ThermalService:
         if look:
             self._pace.looked(now_s)
             self._readings = {z.sensor.name: self._read(z.sensor) for z in self._plan.zones}
-        seen = replace(self._sense(now_s), sensed=look)
+        seen = self._sense(now_s, look)
         if self._lost_something(seen) and now_s - self._scanned_s >= RESCAN_FAULT_S:
             self._rescan(now_s)
         before = self._state.caps
         self._state, decision = decide(self._plan, self._state, seen)
+        self.follows_phase = follows_phase(self._plan, self._state)
         tell_of_writers(before, self._state.caps)
         self._act(decision)
         self._report(decision.snapshot)
@@ -256,7 +259,7 @@ class ThermalService:
             for zone in self._plan.zones
         )
 
-    def _sense(self, now_s: Seconds) -> Observation:
+    def _sense(self, now_s: Seconds, look: bool) -> Observation:
         granted = {name: self._granted(policy) for name, policy in self._plan.policies.items()}
         applied, self._applied = self._applied, {}
         self._granted_khz = granted
@@ -275,6 +278,7 @@ class ThermalService:
             prefill_share=self._mix.prefill_share,
             wanted_khz=self._wanted_khz,
             held=self._writer.held(),
+            sensed=look,
         )
 
     def _power_w(self) -> Watts | None:
@@ -300,12 +304,9 @@ class ThermalService:
     def _act(self, decision: Decision) -> None:
         for action in decision.actions:
             if isinstance(action, Pause):
-                log.log(
-                    logging.WARNING if action.paused else logging.INFO,
-                    "inference %s: %s",
-                    "paused" if action.paused else "may go on",
-                    action.reason or "cool again",
-                )
+                level = logging.WARNING if action.paused else logging.INFO
+                said = "paused" if action.paused else "may go on"
+                log.log(level, "inference %s: %s", said, action.reason or "cool again")
                 self._pause(action.paused, action.reason)
                 continue
             policy = self._plan.policies[action.policy]
@@ -313,12 +314,12 @@ class ThermalService:
 
     def _report(self, snapshot: ThermalSnapshot) -> None:
         before = self._details.snapshot
-        policies = tuple(self._plan.policies.values())
-        self._details = ThermalDetails(snapshot, (), policies)
-        said = f"{snapshot.state}: {snapshot.reason}"
+        self._details = ThermalDetails(snapshot, (), tuple(self._plan.policies.values()))
+        text = f"{snapshot.state}: {snapshot.reason}"
+        said = text.translate(_NO_DIGITS)  # seconds that count up are no news
         if said != self._said and (snapshot.state != "ok" or before.state != "ok"):
             level = logging.INFO if snapshot.state in ("ok", "watching") else logging.WARNING
-            log.log(level, "thermal state %s", said.rstrip(": "))
+            log.log(level, "thermal state %s", text.rstrip(": "))
             self._said = said
         if snapshot != before:
             for listener in tuple(self._listeners):

@@ -1,4 +1,4 @@
-"""When the thermal loop looks next, how late it was then, and who wakes it earlier.
+"""When the thermal loop looks next, how late it was then, and who wakes it earlier, how often.
 
 ``wait`` belongs to the loop's thread; the rest is for any. Keeps no history but fixed counts.
 """
@@ -15,6 +15,10 @@ from stoker.units import Seconds
 EDGES_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 """Upper ends of the lateness histogram; one more count is for what is later still."""
 
+POKE_GAP_S: Final = Seconds(0.05)
+"""A poke is answered no sooner after the tick before it: phases of short jobs change faster than
+any clock or heat follows, and every answer costs a tick."""
+
 _EARLY_S: Final = 1e-3
 
 
@@ -22,8 +26,8 @@ class TickPace:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wake = threading.Event()
-        self._looked_s = Seconds(-1e9)
-        self._stopping = False
+        self._end = threading.Event()
+        self._looked_s = self._woke_s = Seconds(-1e9)
         self._late = [0] * (len(EDGES_MS) + 1)
 
     def looked(self, now_s: Seconds) -> None:
@@ -31,21 +35,25 @@ class TickPace:
         self._looked_s = now_s
 
     def poke(self) -> None:
-        """End the wait: there is something to act on."""
+        """End the wait, within ``POKE_GAP_S``: there is something to act on."""
         self._wake.set()
 
     def stop(self) -> None:
-        self._stopping = True
+        self._end.set()
         self._wake.set()
 
     def wait(self, period_s: Seconds) -> bool | None:
         """True: it is time to look; False: somebody poked before that; None: it is the end."""
         due_s = self._looked_s + period_s
-        self._wake.wait(max(0.0, due_s - self._clock.monotonic_s()))
-        self._wake.clear()
-        if self._stopping:
+        if self._wake.wait(max(0.0, due_s - self._clock.monotonic_s())):
+            rest_s = min(due_s, self._woke_s + POKE_GAP_S) - self._clock.monotonic_s()
+            if rest_s > 0:
+                self._end.wait(rest_s)
+            self._wake.clear()
+        if self._end.is_set():
             return None
-        late_s = self._clock.monotonic_s() - due_s
+        self._woke_s = self._clock.monotonic_s()
+        late_s = self._woke_s - due_s
         if late_s < -_EARLY_S:
             return False
         self._late[bisect_left(EDGES_MS, 1000.0 * late_s)] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -55,6 +56,26 @@ def test_a_remembered_job_keeps_its_answer_but_not_its_prompt(rig: Rig) -> None:
     assert rig.loop.desk.view(job).text == "é" * 50
     assert (job.ask.prompt, job.text, job.kept_bytes) == ("", ["é" * 50], 100)
     asked.close()
+
+
+def test_a_remembered_job_is_few_things_for_the_collector(rig: Rig) -> None:
+    """It looks through all of them while every thread waits, the one that holds the heat too."""
+    rig.loop.reconfigure(config(queue_limit=64))
+
+    def some(number: int) -> None:
+        for _ in range(number):
+            asked = rig.ask()
+            rig.runner.stream(asked.id, "x", done=True)
+            rig.turn()
+            asked.close()
+        rig.heard.clear()
+        rig.runner.sent.clear()
+        gc.collect()
+
+    some(10)
+    before = len(gc.get_objects())
+    some(50)
+    assert (len(gc.get_objects()) - before) / 50 < 6
 
 
 def test_a_turn_does_not_look_at_jobs_that_are_only_remembered(rig: Rig) -> None:

@@ -266,3 +266,17 @@ def test_the_end_does_not_wait_for_a_write_that_hangs(
     assert ended == [()]
     assert hot.journal.load()
     assert restore_caps(hot.ports)[0].outcome == "restored"
+
+
+def test_a_cap_that_cannot_be_read_for_long_leaves_the_wall_to_pacing_and_is_told(hot: Rig) -> None:
+    hot.files.faults[LIMIT] = errno.EIO
+    hot.run(2.0)
+    assert "pacing" not in hot.service.snapshot().actuator  # it may come back
+    hot.run(10.0)
+    seen = hot.service.snapshot()
+    assert (seen.state, seen.actuator, seen.duty) == ("watching", "pacing", seen.headroom)
+    assert "policy0: scaling_max_freq cannot be read" in seen.reason
+    hot.files.faults.clear()
+    hot.run(10.0)
+    assert (hot.service.snapshot().state, hot.service.snapshot().actuator) == ("ok", "cpufreq")
+    ends_as_it_began(hot)

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from tests.fakes.thermal import HandClock
+from tests.fakes.thermal import FaultyFiles, HandClock
 from tests.unit.services.thermal.test_thermal_points import THREADS, Agent
 
 from stoker.services.tick_pace import EDGES_MS, TickPace
@@ -69,6 +69,27 @@ def test_a_tick_costs_half_a_percent_of_a_core_at_the_period_that_it_asks_for(
         agent.rig.service.tick()
         parts.append((time.thread_time() - began_s) / period_s)
     assert median(parts) < 0.005
+
+
+def test_a_tick_reads_what_may_have_changed_and_makes_no_path_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(tmp_path)
+    agent.serve(2.0)
+    read: list[Path] = []
+    files = agent.rig.files
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return FaultyFiles.read(files, path)
+
+    monkeypatch.setattr(agent.rig.ports.sensors, "_read", counted)
+    monkeypatch.setattr(agent.rig.ports.policies, "_read", counted)
+    for _ in range(10):
+        agent.rig.clock.now_s += 0.25
+        agent.rig.service.tick()
+    assert [path.name for path in read] == ["temp", "scaling_max_freq"] * 10
+    assert len({id(path) for path in read}) == 2  # paths of the ticks before
 
 
 class LateClock(HandClock):

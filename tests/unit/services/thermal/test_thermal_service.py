@@ -110,6 +110,30 @@ def test_a_vanished_zone_stops_inference_and_comes_back(hot: Rig) -> None:
     assert hot.service.snapshot().state == "ok"
 
 
+def test_a_zone_that_stays_away_is_told_once_for_each_state(
+    hot: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(hot.board.zone_dir("cpu-thermal"))
+    with caplog.at_level(logging.INFO, "stoker.services.thermal"):
+        hot.run(300.0)
+    said = [record.getMessage() for record in caplog.records]
+    states = [text.split(":")[0] for text in said if text.startswith("thermal state")]
+    assert states == ["thermal state degraded", "thermal state safe", "thermal state stop"]
+    assert "no reading for 3" in hot.service.snapshot().reason  # it still counts
+
+
+@pytest.mark.parametrize("text", ["", "banana", "-5", "0"])
+def test_what_is_no_clock_is_no_other_programs_cap(hot: Rig, text: str) -> None:
+    hot.files.texts["scaling_max_freq"] = text
+    hot.run(5.0)
+    assert "another program" not in hot.service.snapshot().reason
+    hot.files.texts.clear()
+    hot.run(20.0)
+    assert hot.service.snapshot().state == "ok"
+    hot.service.stop()
+    assert hot.limit_khz() == TOP_KHZ
+
+
 def test_a_hotplugged_policy_is_found_again_and_capped_again(hot: Rig) -> None:
     directory = hot.board.policy_dir("policy0")
     directory.rename(hot.board.root / "away")
