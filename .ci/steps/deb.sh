@@ -27,10 +27,14 @@ readonly arch
 # and these are the steps that pay: no AVX (old Atoms), AVX, AVX2, AVX-VNNI (N100), AVX-512.
 case $arch in
     amd64) readonly -a variants=(x64 sse42 sandybridge haswell alderlake skylakex icelake zen4) ;;
-    # Pi 4; Pi 5 and RK3588; Orin and Graviton; SVE machines with and without SVE2.
-    arm64) readonly -a variants=(armv8.0_1 armv8.2_1 armv8.2_2 armv8.6_1 armv8.6_2) ;;
+    # Pi 4; Pi 5, RK3588 and Orin; int8 matrices without SVE (Oryon, Apple's since M2); SVE with and
+    # without SVE2.
+    arm64) readonly -a variants=(armv8.0_1 armv8.2_1 armv8.2_2 armv8.6_0 armv8.6_1 armv8.6_2) ;;
     *) die "cannot build for $arch: amd64 and arm64 are known" ;;
 esac
+
+# Which ggml has for Android alone: after its variant of the first word, these.
+readonly extra_after=armv8.2_2 extra="armv8.6_0 DOTPROD FP16_VECTOR_ARITHMETIC MATMUL_INT8"
 
 readonly -a field_flags=(
     "${llama_flags[@]}"
@@ -86,6 +90,8 @@ field_compile() {
         system=(-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64)
     fi
     cross || targets=(--target "${variants[@]/#/ggml-cpu-}")
+    sed -i "s/^\( *\)ggml_add_cpu_backend_variant($extra_after .*/&\n\1ggml_add_cpu_backend_variant($extra)/" \
+        "$source/ggml/src/CMakeLists.txt"
     # ggml depends on every variant it knows: let it know only ours.
     wanted=$(IFS='|' && printf '%s' "${variants[*]}")
     sed -i -E "/ggml_add_cpu_backend_variant\(/{/\((${wanted//./\\.})[ )]/!d}" \

@@ -31,19 +31,12 @@ native() {
 }
 
 main() {
-    # --debs DIR tests packages made elsewhere; --list and --help need none.
-    case " $* " in
-        *" --list "* | *" --help "* | *" -h "*) ;;
-        *" --debs "*)
-            native
-            test_tools "${wanted[@]}"
-            ;;
-        *)
-            native
-            test_tools "${wanted[@]}"
-            built_packages amd64
-            ;;
-    esac
+    # --list and --help need nothing; --debs DIR tests packages made elsewhere.
+    if [[ " $* " != *" --list "* && " $* " != *" --help "* && " $* " != *" -h "* ]]; then
+        native
+        test_tools "${wanted[@]}"
+        [[ " $* " == *" --debs "* ]] || built_packages amd64
+    fi
     PATH=$PATH:/usr/sbin:/sbin exec python -m tests.system.vm "$@"
 }
 

@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add("--runtime-dir", type=Path, metavar="DIR", help="instead of /run/stoker")
     add("--sysfs-root", type=Path, metavar="DIR", help="instead of /sys (simulated boards)")
     add("--board", metavar="NAME", help="a board preset, auto, or sim:PLANT for a simulated board")
-    add("--log-level", choices=("debug", "info", "warning", "error"))
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="the least that is told")
     add("--fit", metavar="MODEL", help="say what of a configured model or a file fits here, exit")
     add("--json", action="store_true", help="with --fit: for programs")
     add(

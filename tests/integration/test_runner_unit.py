@@ -153,6 +153,21 @@ def test_a_refusal_by_polkit_is_no_crash_of_the_model_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["generation"]
 
 
+def test_what_a_stokerd_before_left_failed_is_forgotten(
+    make: MakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped while its runner started: nobody else would ever clear that unit."""
+    (tmp_path / "generation").write_text("7\n")
+    cleared: list[str] = []
+    monkeypatch.setattr(SystemdUnits, "reset_failed", lambda _, unit: cleared.append(unit))
+    launcher = make("--deny")
+    the_end(launcher.start())
+    assert cleared == [f"stoker-runner@{number}.service" for number in (6, 7, 8)]
+    cleared.clear()
+    the_end(launcher.start())  # of our own life each watch clears its own
+    assert cleared == ["stoker-runner@9.service"]
+
+
 def test_without_systemd_a_start_says_so(tmp_path: Path, private_bus: PrivateBus) -> None:
     launcher = UnitLauncher(
         "echo", runtime_dir=tmp_path, gomp_spincount=1, user=getpass.getuser(),

@@ -57,6 +57,7 @@ class UnitLauncher:
         self._systemd = systemd
         self._user = user
         self._generation = 0
+        self._first = True
         unit_socket.remove(*runtime_dir.glob("runner-*.sock"), *runtime_dir.glob("runner-*.env"))
 
     def start(self, libraries: str = "") -> UnitRunner:
@@ -75,8 +76,13 @@ class UnitLauncher:
             listener.close()
             unit_socket.remove(path, settings)
             raise ModelUnavailable(f"cannot start runner: {error}") from error
-        watch = UnitWatch(unit, self._systemd)
+        watch = UnitWatch(unit, self._systemd, self._left(number))
         return UnitRunner(unit, listener, (path, settings), owner.pw_uid, watch)
+
+    def _left(self, number: int) -> tuple[str, ...]:
+        """Once: what a stokerd before us may have left failed, as it ended before they did."""
+        first, self._first = self._first, False
+        return tuple(TEMPLATE.format(old) for old in (number - 2, number - 1) if first and old > 0)
 
     def _next_number(self) -> int:
         """A number never used since boot: an old runner may still be on its way out."""

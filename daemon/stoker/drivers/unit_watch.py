@@ -13,7 +13,7 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from stoker.drivers.systemd_units import SystemdUnits, UnitState
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class UnitWatch:
-    """``fileno`` is readable once ``exit`` is known."""
+    """``fileno`` is readable once ``exit`` is known. ``left``: units that nobody watches."""
 
-    def __init__(self, unit: str, systemd: SystemdUnits) -> None:
-        self._unit, self._systemd = unit, systemd
+    def __init__(self, unit: str, systemd: SystemdUnits, left: Sequence[str] = ()) -> None:
+        self._unit, self._systemd, self._left = unit, systemd, left
         self._gone = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._lock = threading.Lock()  # of the two descriptors' life
@@ -74,6 +74,8 @@ class UnitWatch:
                 os.eventfd_write(self._news, 1)
 
     def _run(self) -> None:
+        for unit in self._left:
+            self._systemd.reset_failed(unit)
         try:
             how = self._life()
         except StokerError as error:

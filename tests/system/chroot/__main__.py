@@ -27,9 +27,14 @@ from tests.system.vm.table import Outcome, Step, render, run_steps
 
 ROOT = Path(__file__).resolve().parents[3]
 # What qemu plays, and the variant of llama.cpp that must be chosen on it: a Raspberry Pi 4, a
-# Raspberry Pi 5 or RK3588, and a processor that has everything.
+# Raspberry Pi 5 or RK3588, one that has all but SVE (Snapdragon X), and one that has everything.
 BOARDS = {
-    "arm64": (("cortex-a72", "armv8.0_1"), ("cortex-a76", "armv8.2_2"), ("max", "armv8.6_2")),
+    "arm64": (
+        ("cortex-a72", "armv8.0_1"),
+        ("cortex-a76", "armv8.2_2"),
+        ("max,sve=off", "armv8.6_0"),
+        ("max", "armv8.6_2"),
+    ),
 }
 
 # What says nothing about a processor and takes minutes under qemu-user; "answer" is replaced.

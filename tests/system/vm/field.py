@@ -5,7 +5,9 @@ Every question goes through the guest's own programs, as a person or a program t
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,13 +62,17 @@ class Field:
         ).must("ask for the heat")  # fmt: skip
         return {key: value["data"] for key, value in json.loads(done.out)["data"][0].items()}
 
-    def state(self) -> str:
-        """State of the model, "" while nobody answers on the bus."""
+    def told(self, interface: str, name: str) -> Any:
+        """A property, None while nobody answers on the bus: cheap to look at again and again."""
         done = self.guest.run(
-            ["busctl", "--json=short", "get-property", *AGENT, "org.stoker.Inference1", "State"],
+            ["busctl", "--json=short", "get-property", *AGENT, f"org.stoker.{interface}", name],
             user=USER,
         )
-        return str(json.loads(done.out)["data"]) if done.code == 0 else ""
+        return json.loads(done.out)["data"] if done.code == 0 else None
+
+    def state(self) -> str:
+        """State of the model, "" while nobody answers."""
+        return str(self.told("Inference1", "State") or "")
 
     def ready(self, timeout_s: float = READY_S) -> float:
         return self.guest.until(
@@ -99,6 +105,22 @@ class Field:
              *words],
             timeout_s=timeout_s,
         )  # fmt: skip
+
+    def write_setting(self, path: str, text: str) -> None:
+        """A file of the configuration that stokerd may read, for the next start or reload."""
+        self.guest.write(path, text)
+        self.guest.run(["chmod", "644", path]).must()
+
+    @contextlib.contextmanager
+    def setting(self, name: str, text: str) -> Iterator[None]:
+        """A drop-in of the configuration for a while; the service starts with it, then without."""
+        path = f"/etc/stoker/stoker.d/{name}.toml"
+        with contextlib.ExitStack() as after:
+            after.callback(self.restart)
+            after.callback(lambda: self.guest.run(["rm", "-f", path]).must())
+            self.write_setting(path, text)
+            self.restart()
+            yield
 
     def restart(self) -> None:
         self.guest.run(["systemctl", "restart", "stoker.service"], timeout_s=120).must()

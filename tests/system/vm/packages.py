@@ -18,7 +18,10 @@ from pathlib import Path
 from tests.system.vm.report import VmError
 
 NEXT_SUFFIX = "+next"
+NEXT_MODEL = "Next.gguf"
+MODELS = "/usr/share/stoker/models"
 NEXT_COMMENT = "# A comment that the next version brings."
+SMALL_MODEL = "updates/field.gguf"  # of the harness's files
 _SPARE_BYTES = 24 << 20
 
 
@@ -86,10 +89,14 @@ def carry(packages: Packages, harness: Mapping[str, Path], cache: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="media.", dir=disk.parent) as made:
         root = Path(made) / "root"
         debs = root / "debs"
+        later = root / "models"
         debs.mkdir(parents=True)
+        later.mkdir()
         for deb in packages.files:
             shutil.copy(deb, debs)
-            _bump(deb, debs, Path(made), packages)
+            # Models keep their own pace: apt sees no higher version of one.
+            model = field_of(deb, "Package").startswith("stoker-model")
+            _bump(deb, later if model else debs, Path(made), packages, harness[SMALL_MODEL])
         for name, part in harness.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(part, root / name)
@@ -98,18 +105,18 @@ def carry(packages: Packages, harness: Mapping[str, Path], cache: Path) -> Path:
     return disk
 
 
-def _bump(deb: Path, debs: Path, made: Path, packages: Packages) -> None:
-    """The same package with a higher version, and a conffile that differs from the old one's."""
+def _bump(deb: Path, debs: Path, made: Path, packages: Packages, model: Path) -> None:
+    """The same package with a higher version, and a conffile that differs from the old one's, or
+    this model in the place of the old one, under another name.
+    """
     name = field_of(deb, "Package")
-    if name.startswith("stoker-model"):
-        return  # models keep their own pace, and are large
     work = made / f"bump-{name}"
     subprocess.run(["dpkg-deb", "-R", deb, work], check=True)
     control = work / "DEBIAN/control"
     text = control.read_text().replace(f"Version: {packages.version}", "Version: @next@")
     text = text.replace(f"(= {packages.version})", f"(= {packages.next_version})")
     control.write_text(text.replace("@next@", packages.next_version))
-    _change(work, packages)
+    _change(work, packages, model)
     target = debs / f"{name}_{packages.next_version}_{field_of(deb, 'Architecture')}.deb"
     subprocess.run(
         ["dpkg-deb", "-b", "-Zgzip", "-z1", "--root-owner-group", work, target],
@@ -118,12 +125,17 @@ def _bump(deb: Path, debs: Path, made: Path, packages: Packages) -> None:
     shutil.rmtree(work)
 
 
-def _change(work: Path, packages: Packages) -> None:
-    """Really another version: a conffile that people edit, one that they do not, and code."""
+def _change(work: Path, packages: Packages, model: Path) -> None:
+    """Really another version: a conffile that people edit, one that they do not, code, a model."""
     for name in ("etc/stoker/stoker.toml", "etc/default/stoker"):
         conffile = work / name
         if conffile.is_file():
             conffile.write_text(conffile.read_text() + f"\n{NEXT_COMMENT}\n")
+    for old in (work / MODELS[1:]).glob("*.gguf"):
+        for named in (work / "usr/share/stoker/stoker.d").iterdir():
+            named.write_text(named.read_text().replace(old.name, NEXT_MODEL))
+        old.unlink()
+        shutil.copy(model, work / MODELS[1:] / NEXT_MODEL)
     code = work / "usr/lib/stoker/stoker/__init__.py"
     if code.is_file():
         text = code.read_text()
@@ -132,7 +144,13 @@ def _change(work: Path, packages: Packages) -> None:
             raise VmError(f"cannot make another version: {code} does not say the version")
         code.write_text(changed)
     sums = work / "DEBIAN/md5sums"
-    rows = [row.split(maxsplit=1)[1] for row in sums.read_text().splitlines()]
+    rows = [
+        str(path.relative_to(work))
+        for path in sorted(work.rglob("*"))
+        if path.is_file()
+        and not path.is_symlink()
+        and path.parts[len(work.parts)] not in {"DEBIAN", "etc"}
+    ]
     sums.write_text(
         "".join(f"{hashlib.md5((work / row).read_bytes()).hexdigest()}  {row}\n" for row in rows)
     )

@@ -8,6 +8,7 @@ from tests.system.vm import (
     steps_gateway,
     steps_heat,
     steps_life,
+    steps_models,
     steps_realtime,
     steps_sandbox,
     steps_service,
@@ -19,7 +20,10 @@ from tests.system.vm.table import Step
 
 STEPS: tuple[Step[Field], ...] = (
     *steps_service.STEPS,
+    *steps_models.STEPS,
+    *steps_service.LATER,
     *steps_sandbox.STEPS,
+    steps_models.SMALL,
     *steps_realtime.STEPS,
     *steps_gateway.STEPS,
     *steps_heat.STEPS,

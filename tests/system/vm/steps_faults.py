@@ -140,6 +140,8 @@ def power_cut(field: Field) -> str:
     field.answers()
     failed = guest.text("systemctl list-units --failed --plain --no-legend 'stoker*'")
     expect(not failed, f"failed units after the power cut: {failed}")
+    circles = guest.run("journalctl -b --no-pager -o cat | grep 'ordering cycle'").text
+    expect(not circles, f"systemd had to leave units out of the boot: {circles}")
     audit = guest.text(["dpkg", "--audit"])
     expect(not audit, f"dpkg finds: {audit}")
     now = guest.text("cat /etc/stoker/stoker.toml /etc/stoker/stoker.d/*.toml | sha256sum")

@@ -13,7 +13,8 @@ from tests.system.vm.bundles import NAME
 from tests.system.vm.field import USER, Field
 from tests.system.vm.guest import Done
 from tests.system.vm.report import expect
-from tests.system.vm.steps_updates import ADMIN, MEDIA, at_rest, prepare_model, serves, tidy
+from tests.system.vm.steps_models import MEDIA
+from tests.system.vm.steps_updates import ADMIN, at_rest, prepare_model, serves, tidy
 from tests.system.vm.table import Step
 
 DEVICE: Final = "dev-vm"
@@ -95,7 +96,7 @@ def _fleet(field: Field) -> dict[str, Any]:
 
 
 def _is_online(field: Field) -> bool:
-    return bool(_fleet(field)["state"] == "online")
+    return bool(field.told("Fleet1", "State") == "online")
 
 
 def fleet(field: Field) -> str:
@@ -103,8 +104,7 @@ def fleet(field: Field) -> str:
     guest = field.guest
     prepare_model(field)
     guest.run(["install", "-m", "644", f"{MEDIA}/tls/ca.pem", _CA]).must()
-    guest.write(_DROP_IN, _SETTINGS)
-    guest.run(["chmod", "644", _DROP_IN]).must()
+    field.write_setting(_DROP_IN, _SETTINGS)
     field.restart()
     serves(field, 0)
     guest.run(["stokerctl", "fleet", "enroll"], user=USER).must_fail("an enrolment by anyone")
@@ -123,7 +123,7 @@ def fleet(field: Field) -> str:
     guest.run(
         ["stokerctl", "fleet", "adopt", f"/tmp/{DEVICE}.pem"], user=ADMIN, timeout_s=120
     ).must("adopt")  # fmt: skip
-    seconds = guest.until("the connection", lambda: _is_online(field), timeout_s=90, every_s=1)
+    seconds = guest.until("the connection", lambda: _is_online(field), timeout_s=90)
     mode = guest.text("stat -c '%U %a' /var/lib/stoker/fleet/device.key")
     expect(mode == "stoker 600", f"the device's key is {mode}")
     test = guest.run(["stokerctl", "fleet", "test"], user=ADMIN, timeout_s=90).must("fleet test")
@@ -156,33 +156,29 @@ def fleet_update(field: Field) -> str:
         "--json",
     )  # fmt: skip
     running = guest.start(["sh", "-c", line, "sh", _HOME, *words], timeout_s=300)
-    guest.until("chunks on their way", lambda: _state(field) == "fetching", timeout_s=120)
+    guest.until("chunks on their way", lambda: field.told("Update1", "State") == "fetching",
+                timeout_s=120)  # fmt: skip
     # It keeps what is retained when it is asked to, and is killed then.
     guest.run("systemctl kill -s USR1 fleet-broker; sleep 1; systemctl kill -s KILL fleet-broker")
     done = guest.wait(running)
     seconds = at_rest(field, 1)
-    guest.until("the connection", lambda: _is_online(field), timeout_s=90, every_s=1)
+    guest.until("the connection", lambda: _is_online(field), timeout_s=90)
     asked = _command(field, "update.install", f"deployment={NAME}", "version=1")
     answer = json.loads(asked.must("the same command again").out)["devices"][DEVICE]
     expect(answer["state"] == "succeeded", f"the answer: {answer}")
     return f"exit {done.code} of the command that the broker left; set 1 after {seconds:.0f} s"
 
 
-def _state(field: Field) -> str:
-    told = field.guest.text(["stokerctl", "--json", "update", "list"], user=USER)
-    return str(json.loads(told)["state"])
-
-
 def fleet_end(field: Field) -> str:
     """Nothing of it stays for the steps to come."""
     field.guest.run(_END).must()
     tidy(field)
-    return "without a broker; the package's model"
+    return "without a broker; the model that was there before"
 
 
 STEPS: tuple[Step[Field], ...] = (
     Step("fleet", "mosquitto with TLS; the device is enrolled, signed for, and let in",
-         fleet, ("configure",), "second"),
+         fleet, ("small",), "second"),
     Step("fleet-command", "a signed command is answered, a forged one is not",
          fleet_command, ("fleet",), "second"),
     Step("fleet-update", "a delta over the air; the broker is killed meanwhile",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.system.vm import steps_sandbox
 from tests.system.vm.field import USER, Field
 from tests.system.vm.report import expect
-from tests.system.vm.steps_service import CONFFILE
 from tests.system.vm.table import Step
 
 _GROUP = "/sys/fs/cgroup"
 _PARTITION = f"{_GROUP}/stoker.slice/cpuset.cpus.partition"
 _RIVAL = f"{_GROUP}/rival"
-_DEFAULTS = "/etc/default/stoker"
 _FIFO = 1  # SCHED_FIFO, field 41 of /proc/PID/stat; its priority is field 40
 _NOTICED_S = 60.0
 
@@ -75,9 +74,7 @@ def _policies(field: Field, pid: int) -> list[tuple[int, int]]:
 def fifo(field: Field) -> str:
     """Within the unit's sandbox and limits; taken back when an ordinary process starves."""
     guest = field.guest
-    guest.run(["sed", "-i", 's/^#realtime = "off"/realtime = "fifo"/', CONFFILE]).must()
-    try:
-        field.restart()
+    with field.setting("80-realtime", '[runner]\nrealtime = "fifo"\n'):
         field.ready()
         field.answers()
         shown = _shown(field)
@@ -99,9 +96,6 @@ def fifo(field: Field) -> str:
         said = guest.text(["journalctl", "-u", field.runner_unit(), "-o", "cat", "--no-pager"])
         expect("FIFO is taken back" in said, f"the journal says: {said[-300:]}")
         field.answers()
-    finally:
-        guest.run(["sed", "-i", 's/^realtime = "fifo"/#realtime = "off"/', CONFFILE]).must()
-        field.restart()
     field.ready()
     back = _shown(field)["scheduling"]
     expect(back != "fifo:5", "the threads are real-time though it is off again")
@@ -128,28 +122,20 @@ def weights(field: Field) -> str:
 
 def masks(field: Field) -> str:
     """The level below the cpusets, in the unit's sandbox: masks, and niceness by LimitNICE=."""
-    guest = field.guest
-    guest.run(["cp", "-p", _DEFAULTS, "/tmp/defaults-masks"]).must()
-    guest.run(["sed", "-i", "s/^#*STOKER_CPUS=.*/STOKER_CPUS=none/", _DEFAULTS]).must()
-    try:
-        field.restart()
+    with steps_sandbox.cpus_chosen(field) as choose:
+        choose("none")
         field.ready()
         alike = _shown(field)
         expect(alike["level"] == "none", f"CPUs that are alike: {alike}")
         expect("alike" in str(alike["reason"]), f"the reason is {alike['reason']!r}")
-        guest.run(["sed", "-i", 's/^#pin = "auto"/pin = "set"/', CONFFILE]).must()
-        field.restart()
-        field.ready()
-        field.answers()
-        shown = _shown(field)
-        expect(shown["level"] == "affinity", f"rt show: {shown}")
-        expect(shown["nice"] == -10, f"rt show: {shown}")
-        nice = sorted(int(words[16]) for words in _stats(field, field.runner_pid()))  # field 19
-        expect(nice[0] == -10, f"niceness of the runner's threads: {nice}")
-    finally:
-        guest.run(["sed", "-i", 's/^pin = "set"/#pin = "auto"/', CONFFILE]).must()
-        guest.run(["mv", "/tmp/defaults-masks", _DEFAULTS]).must()
-        field.restart()
+        with field.setting("80-masks", '[runner]\npin = "set"\n'):
+            field.ready()
+            field.answers()
+            shown = _shown(field)
+            expect(shown["level"] == "affinity", f"rt show: {shown}")
+            expect(shown["nice"] == -10, f"rt show: {shown}")
+            nice = sorted(int(words[16]) for words in _stats(field, field.runner_pid()))  # field 19
+            expect(nice[0] == -10, f"niceness of the runner's threads: {nice}")
     field.ready()
     expect(_shown(field)["level"] == "partition", f"after a restart: {_shown(field)}")
     return f"alike: nothing; asked for: CPUs {shown['cpus']}, nice {nice}"
@@ -157,11 +143,11 @@ def masks(field: Field) -> str:
 
 STEPS: tuple[Step[Field], ...] = (
     Step("partition-lost", "a lost CPU partition is made anew once, then shared; rt show says so",
-         partition_lost, ("partition",), "second"),
+         partition_lost, ("small",), "second"),
     Step("fifo", "real-time compute threads where wanted, taken back when others starve", fifo,
-         ("partition",), "second"),
+         ("small",), "second"),
     Step("weights", "cpu.weight as designed, no quota; the probe enters the partition", weights,
-         ("partition",), "second"),
+         ("small",), "second"),
     Step("masks", "without a cpuset: affinity masks and niceness, in the sandbox", masks,
-         ("partition",), "second"),
+         ("small",), "second"),
 )  # fmt: skip

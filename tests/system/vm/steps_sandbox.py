@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.system.vm.field import USER, Field
@@ -103,21 +105,33 @@ def partition(field: Field) -> str:
     return f"{kind} on CPUs {sorted(own)}, {len(lists.splitlines())} threads of the runner inside"
 
 
-def cpus(field: Field) -> str:
-    """The administrator's file says which; the status tells what came of it."""
-    guest, said = field.guest, []
+@contextlib.contextmanager
+def cpus_chosen(field: Field) -> Iterator[Callable[[str], None]]:
+    """A line more in the administrator's file; the service starts with it, in the end without."""
+    guest = field.guest
+
+    def choose(wanted: str) -> None:
+        guest.run(f"echo STOKER_CPUS={wanted} >>{_DEFAULTS}").must()
+        field.restart()
+
     guest.run(["cp", "-p", _DEFAULTS, "/tmp/defaults"]).must()
     try:
-        for wanted, state, shown in (("2", "partition", "2"), ("none", "none", "")):
-            guest.run(["sed", "-i", f"s/^#*STOKER_CPUS=.*/STOKER_CPUS={wanted}/", _DEFAULTS]).must()
-            field.restart()  # the model need not be there for what the status says of CPUs
-            now = field.status()
-            found = (now["cpu_state"], now["cpus"])
-            expect(found == (state, shown), f"STOKER_CPUS={wanted} made {found}")
-            said.append(guest.text("stokerctl status | grep ^cpus", user=USER))
+        yield choose
     finally:
         guest.run(["mv", "/tmp/defaults", _DEFAULTS]).must()
         field.restart()
+
+
+def cpus(field: Field) -> str:
+    """The administrator's file says which; the status tells what came of it."""
+    said = []
+    with cpus_chosen(field) as choose:
+        for wanted, state, shown in (("2", "partition", "2"), ("none", "none", "")):
+            choose(wanted)  # the model need not be there for what the status says of CPUs
+            now = field.status()
+            found = (now["cpu_state"], now["cpus"])
+            expect(found == (state, shown), f"STOKER_CPUS={wanted} made {found}")
+            said.append(field.guest.text("stokerctl status | grep ^cpus", user=USER))
     field.ready()
     return "; ".join(" ".join(row.split()) for row in said)
 

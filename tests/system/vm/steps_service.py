@@ -58,10 +58,16 @@ def no_network(field: Field) -> str:
 
 def install(field: Field) -> str:
     """The first version, by name; the model comes as a recommendation."""
-    wanted = [f"{name}={field.packages.version}" for name in field.packages.names]
-    ours = [name for name in wanted if not name.startswith("stoker-model")]
+    return settle(field)
+
+
+def settle(field: Field, *options: str) -> str:
+    """The packages but the model's, by apt with these options; their service runs."""
+    names = field.packages.names
+    ours = [name for name in names if not name.startswith("stoker-model")]
     field.apt("update").must()
-    done = field.apt("install", *ours).must()
+    wanted = [f"{name}={field.packages.version}" for name in ours]
+    done = field.apt(*options, "install", *wanted).must()
     failed = field.guest.text("systemctl list-units --failed --plain --no-legend")
     expect(not failed, f"failed units after the installation: {failed}")
     active = field.unit("stoker.service", "ActiveState")
@@ -70,18 +76,14 @@ def install(field: Field) -> str:
         "dpkg-query -W -f '${binary:Package} ${Version} ${db:Status-Status}\\n' '*stoker*'"
     )
     installed = [line for line in listed.splitlines() if line.endswith(" installed")]
-    expect(len(installed) == len(wanted), f"installed: {installed}, wanted: {wanted}")
+    count = len(ours if options else names)
+    expect(len(installed) >= count, f"installed: {installed}, wanted: {count}")
     return f"apt took {done.seconds:.0f} s; {len(installed)} packages of {field.packages.version}"
 
 
 def configure(field: Field) -> str:
     """The administrator's settings; then the model is there."""
-    edits = [word for k, v in SETTINGS.items() for word in ("-e", f"s/^#{k} = .*/{k} = {v}/")]
-    field.guest.run(["sed", "-i", *edits, CONFFILE]).must()
-    for key, value in SETTINGS.items():
-        field.guest.run(["grep", "-qx", f"{key} = {value}", CONFFILE]).must(
-            f"{key} is in {CONFFILE}"
-        )
+    edit(field)
     field.restart()
     seconds = field.ready()
     status = field.status()
@@ -89,6 +91,16 @@ def configure(field: Field) -> str:
     chosen = f"({VARIANT})" in status["library"] or not field.machine.emulated
     expect(chosen, f"not {VARIANT} was chosen: {status['library']}")
     return f"ready after {seconds:.0f} s: {status['model']}, {status['library']}"
+
+
+def edit(field: Field) -> None:
+    """SETTINGS, where the conffile has them as comments."""
+    edits = [word for k, v in SETTINGS.items() for word in ("-e", f"s/^#{k} = .*/{k} = {v}/")]
+    field.guest.run(["sed", "-i", *edits, CONFFILE]).must()
+    for key, value in SETTINGS.items():
+        field.guest.run(["grep", "-qx", f"{key} = {value}", CONFFILE]).must(
+            f"{key} is in {CONFFILE}"
+        )
 
 
 def processes(field: Field) -> str:
@@ -245,8 +257,10 @@ STEPS: tuple[Step[Field], ...] = (
     Step("ask-gdbus", "… with gdbus", ask_gdbus, ("configure",)),
     Step("ask-python", "… with python3-stoker-client", ask_python, ("configure",)),
     Step("ask-stokerctl", "… with stokerctl", ask_stokerctl, ("configure",)),
+    Step("autopkgtest", "autopkgtest passes the package's own tests", autopkgtest, ("configure",)),
+)  # fmt: skip
+LATER: tuple[Step[Field], ...] = (
     Step("activation", "a question on the bus starts a stopped service", activation,
          ("configure",)),
     Step("access", "only administrators change things", access, ("configure",)),
-    Step("autopkgtest", "autopkgtest passes the package's own tests", autopkgtest, ("configure",)),
 )  # fmt: skip

@@ -13,18 +13,13 @@ from tests.system.vm.bundles import NAME
 from tests.system.vm.field import ANSWER_S, READY_S, USER, Field
 from tests.system.vm.guest import Done
 from tests.system.vm.report import Miss, expect
+from tests.system.vm.steps_models import MEDIA, put
 from tests.system.vm.table import Step
 
-MEDIA: Final = "/media/stoker/updates"
 ADMIN: Final = "other"  # a member of stoker-admin; no more rights than that
 _REST_S: Final = 240.0
 _DROP_IN: Final = "/etc/stoker/stoker.d/60-updates.toml"
-_SETTINGS: Final = f"""\
-[models]
-default = "{NAME}"
-[models.{NAME}]
-path = "/var/lib/stoker/models/{NAME}.gguf"
-context_tokens = 512
+_SETTINGS: Final = """\
 [runner]
 heartbeat_timeout_s = 60.0
 [swap]
@@ -34,19 +29,19 @@ retry_s = 2.0
 """
 _CLEAN: Final = f"""\
 systemctl stop stoker.service
-rm -rf /var/lib/stoker/ota /var/lib/stoker/models/{NAME}.gguf {_DROP_IN} /etc/stoker/trust.json
+rm -rf /var/lib/stoker/ota {_DROP_IN} /etc/stoker/trust.json
 systemctl start stoker.service
 """
-# Does something as an administrator's program would, then waits for a phase; prints the last one
-# that it saw, and all before it.
+# Does something as an administrator's program would, then waits for a phase; prints all that it
+# saw, from before the deed on: a deed that is done at the first look is seen, too.
 _WATCH: Final = """\
 import sys, time
 from stoker_client import Stoker
 deed, target, phase = sys.argv[1:]
 updates = Stoker().updates
+seen, until = [updates.facts()["State"]], time.monotonic() + 200
 if deed:
     getattr(updates, deed)(target)
-seen, until = [], time.monotonic() + 200
 while time.monotonic() < until:
     now = updates.facts()["State"]
     if seen[-1:] != [now]:
@@ -106,11 +101,15 @@ def _is_of(field: Field, path: str, number: int) -> bool:
     return field.guest.run(same).code == 0
 
 
+def _idle(field: Field) -> float:
+    return field.guest.until(
+        "the update's end", lambda: field.told("Update1", "State") == "idle", timeout_s=_REST_S
+    )
+
+
 def at_rest(field: Field, current: int) -> float:
     """Until nothing is under way; the set that is committed then."""
-    seconds = field.guest.until(
-        "the update's end", lambda: _facts(field)["state"] == "idle", timeout_s=_REST_S, every_s=1
-    )
+    seconds = _idle(field)
     now = _facts(field)
     expect(now["current"] == current, f"set {now['current']} is committed, not {current}: {now}")
     serves(field, current)
@@ -136,18 +135,15 @@ def prepare_model(field: Field) -> None:
     """The small model, an operator to trust, an administrator; for the next start."""
     guest = field.guest
     guest.run(["usermod", "-a", "-G", "stoker-admin", ADMIN]).must()
-    guest.run(f"cp {MEDIA}/{NAME}.gguf /var/lib/stoker/models/").must()
-    guest.run(f"cp {MEDIA}/trust.json /etc/stoker/trust.json").must()
-    guest.run("chmod 644 /etc/stoker/trust.json /var/lib/stoker/models/*").must()
-    guest.write(_DROP_IN, _SETTINGS)
-    guest.run(["chmod", "644", _DROP_IN]).must()
+    put(field)
+    guest.run(["install", "-m", "644", f"{MEDIA}/trust.json", "/etc/stoker/trust.json"]).must()
+    field.write_setting(_DROP_IN, _SETTINGS)
 
 
 def tidy(field: Field) -> None:
-    """The package's own model again, and nothing installed."""
+    """Nothing installed: the model that was there before."""
     field.guest.run(_CLEAN, timeout_s=120).must()
-    field.ready()
-    field.answers()
+    serves(field, 0)
 
 
 def update(field: Field) -> str:
@@ -209,9 +205,7 @@ def update_killed_daemon(field: Field) -> str:
     guest.wait(watch).must("watch for applying")
     guest.run(["kill", "-KILL", str(daemon)]).must()
     guest.until("another stokerd", lambda: field.daemon_pid() not in {0, daemon}, timeout_s=60)
-    guest.until(
-        "the update's end", lambda: _facts(field)["state"] == "idle", timeout_s=_REST_S, every_s=1
-    )
+    _idle(field)
     last = json.loads(guest.text("stokerctl --json update history --limit 3", user=USER))
     expect(any(row["code"] == "unhealthy" for row in last), f"bundle-5 was not found ill: {last}")
     expect(_facts(field)["current"] == 4, f"the sick set is in use: {_facts(field)}")
@@ -221,18 +215,18 @@ def update_killed_daemon(field: Field) -> str:
 
 
 def update_end(field: Field) -> str:
-    """Back to the set before, and to the package's own model."""
+    """Back to the set before, and to none."""
     field.guest.run(
         ["stokerctl", "update", "rollback"], user=ADMIN, timeout_s=_REST_S
     ).must("roll back")  # fmt: skip
     at_rest(field, 3)
     tidy(field)
-    return "set 3 served again; then the package's model"
+    return "set 3 served again; then the model that was there before"
 
 
 STEPS: tuple[Step[Field], ...] = (
     Step("update", "a signed delta from a folder is kept; forged or asked by anyone it is refused",
-         update, ("configure",), "second"),
+         update, ("small",), "second"),
     Step("update-cuts", "power cuts: fetching, testing, committing; old or new serves",
          update_cuts, ("update",), "second"),
     Step("update-cut-apply", "… applying", update_cut_applying, ("update-cuts",), "second"),

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.system.vm.packages import NEXT_COMMENT, Packages, _change
+from tests.system.vm.packages import MODELS, NEXT_COMMENT, NEXT_MODEL, Packages, _change
 from tests.system.vm.report import VmError
 
 FILES = {
@@ -29,7 +29,7 @@ def _unpacked(root: Path, files: dict[str, str]) -> Path:
 
 def test_conffiles_and_code_are_others_and_the_sums_are_right(tmp_path: Path) -> None:
     work = _unpacked(tmp_path, FILES)
-    _change(work, Packages("1.2.3", (), (), frozenset()))
+    _change(work, Packages("1.2.3", (), (), frozenset()), tmp_path / "small")
     for name in ("etc/stoker/stoker.toml", "etc/default/stoker"):
         assert (work / name).read_text() == f"{FILES[name]}\n{NEXT_COMMENT}\n"
     code = work / "usr/lib/stoker/stoker/__init__.py"
@@ -39,7 +39,19 @@ def test_conffiles_and_code_are_others_and_the_sums_are_right(tmp_path: Path) ->
         assert digest == hashlib.md5((work / name).read_bytes()).hexdigest()
 
 
+def test_the_next_version_of_a_models_package_has_another_file_and_names_it(tmp_path: Path) -> None:
+    models, named = "usr/share/stoker/models", "usr/share/stoker/stoker.d/50-big.toml"
+    files = {f"{models}/Big.gguf": "big", named: 'path = "/usr/share/stoker/models/Big.gguf"\n'}
+    work = _unpacked(tmp_path / "work", files)
+    small = tmp_path / "small"
+    small.write_text("small")
+    _change(work, Packages("1.2.3", (), (), frozenset()), small)
+    assert [path.name for path in (work / models).iterdir()] == [NEXT_MODEL]
+    assert (work / named).read_text() == f'path = "{MODELS}/{NEXT_MODEL}"\n'
+    assert f"{models}/{NEXT_MODEL}" in (work / "DEBIAN/md5sums").read_text()
+
+
 def test_code_that_does_not_say_its_version_is_refused(tmp_path: Path) -> None:
     work = _unpacked(tmp_path, {**FILES, "usr/lib/stoker/stoker/__init__.py": "pass\n"})
     with pytest.raises(VmError, match="another version"):
-        _change(work, Packages("1.2.3", (), (), frozenset()))
+        _change(work, Packages("1.2.3", (), (), frozenset()), tmp_path / "small")

@@ -89,6 +89,30 @@ def test_a_purge_leaves_what_nobody_of_ours_made(system: System) -> None:
     assert system.left("etc/stoker") == {"site-notes"}
 
 
+def test_a_purge_takes_a_link_and_leaves_what_it_leads_to(system: System) -> None:
+    """And does not fail of one: dpkg would call the package half installed from then on."""
+    for name in ("etc/stoker", "var/lib/stoker/models", "var/cache/stoker-runner"):
+        link = system.root / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        system.file(f"disk/{name}/.keep").unlink()
+        link.symlink_to(system.root / "disk" / name)
+    _configured(system)
+    system.file("var/lib/stoker/models/shared.gguf")
+    system.run("stoker-gateway.postrm", "purge")
+    system.run("stoker.postrm", "purge")
+    left = [path.name for path in (system.root / "disk").rglob("*") if path.is_file()]
+    assert left == ["shared.gguf"]  # what is ours in /etc/stoker went, wherever that lies
+    assert not (system.root / "var/lib/stoker").exists()
+    assert not (system.root / "var/cache/stoker-runner").is_symlink()
+
+
+def test_a_purge_empties_a_mount_and_leaves_it(system: System) -> None:
+    system.program("mountpoint", 'case "$2" in */stoker-runner) exit 0 ;; *) exit 32 ;; esac')
+    system.file("var/cache/stoker-runner/deep/state")
+    system.run("stoker.postrm", "purge")
+    assert system.left("var/cache") == {"stoker-runner"}
+
+
 @pytest.mark.parametrize("why", ["upgrade", "failed-upgrade", "deconfigure"])
 def test_nothing_can_start_the_service_while_its_files_change(system: System, why: str) -> None:
     said = system.run("stoker.prerm", why, "0.2.0")
@@ -108,6 +132,36 @@ def test_after_an_upgrade_and_after_a_failed_one_it_can_start(system: System, ho
     assert at_once == how.startswith("abort-")
     assert not (system.root / "run/stoker-upgrade").exists()
     assert not [row for row in system.run("stoker.postinst", how, "0.1.0") if "unmask" in row]
+
+
+def test_a_removal_leaves_no_failed_unit_behind(system: System) -> None:
+    """Of a runner whose start it cut short nobody would ever clear it."""
+    cleared = "systemctl reset-failed stoker-runner@* stoker-apply@*"
+    said = system.run("stoker.prerm", "remove")
+    assert said.index(cleared) > said.index(
+        "deb-systemd-invoke stop stoker-slice.service stoker.slice"
+    )
+    assert cleared not in system.run("stoker.prerm", "upgrade", "0.2.0")
+
+
+_RESTART = "deb-systemd-invoke restart stoker.service"
+
+
+def test_another_package_of_a_model_is_served_and_nothing_else_restarts(system: System) -> None:
+    assert _RESTART in system.run("stoker.postinst", "triggered", "/usr/share/stoker/models")
+    assert _RESTART not in system.run("stoker.postinst", "configure", "0.1.0")
+    system.program("systemctl", "exit 3")  # not active: an administrator has stopped it
+    assert _RESTART not in system.run("stoker.postinst", "triggered", "/usr/share/stoker/models")
+
+
+def test_packages_of_models_are_noticed_where_they_put_their_files(root: Path) -> None:
+    rows = (root / "debian/stoker.triggers").read_text().splitlines()
+    watched = {row.split()[1].removeprefix("/") for row in rows if row.startswith("interest-no")}
+    rules = (root / "debian/rules").read_text()
+    install = (root / "debian/stoker-model-smollm2.install").read_text()
+    assert watched == {"usr/share/stoker/models", "usr/share/stoker/stoker.d"}
+    for folder in watched:
+        assert folder in rules + install
 
 
 def test_a_mask_that_an_administrator_made_stays(system: System) -> None:

@@ -271,3 +271,16 @@ def test_a_lost_partition_is_looked_after_in_the_same_sandbox(units: Path) -> No
     watch = settings(units / "stoker-slice.path")
     assert watch["PathModified"] == [f"/sys/fs/cgroup/{SLICE}/cpuset.cpus.partition"]
     assert "stoker-slice.path" in settings(units / "stoker.service")["Wants"][0]
+
+
+def test_what_starts_before_the_services_waits_for_none(units: Path) -> None:
+    """Else systemd finds a circle at each boot and breaks it by leaving out somebody's unit."""
+    early = [path for kind in ("path", "socket", "timer") for path in units.glob(f"*.{kind}")]
+    assert early
+    for path in early:
+        found = settings(path)
+        if found.get("DefaultDependencies") != ["no"]:
+            waits = " ".join(found.get("After", [])).split()
+            assert not [name for name in waits if name.endswith(".service")], path.name
+        else:
+            assert "shutdown.target" in found["Conflicts"]
