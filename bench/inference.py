@@ -64,6 +64,10 @@ REGISTRY: Final = (
         None, server.beside_background_there, higher=False, share=0.2,
     ),
     Measurement(
+        "beside_idle_tok_s", "one stream beside eight idle conversations of 400 tokens", "tok/s",
+        "none kept", 0.97, server.beside_idle, share=0.6,
+    ),
+    Measurement(
         "long_prefill_ms", "longest gap in a stream while another's 1,000 tokens are read", "ms",
         SERVER, 1.0, server.long_prefill, higher=False, share=0.4,
     ),

@@ -154,6 +154,27 @@ def long_prefill(setting: Setting) -> Iterator[Pair]:
     return compared(setting.model, setting, SLOTS, measure)
 
 
+def beside_idle(setting: Setting) -> Iterator[Pair]:
+    """Decoding while eight finished conversations of 400 tokens are kept, and while none is. The
+    peer is ourselves: what is kept for a second turn must not cost those who decode meanwhile."""
+    with contextlib.ExitStack() as stack:
+        sides = [
+            OverBus(setting.model, setting.threads, slots=SLOTS, context_tokens=CONTEXT_TOKENS,
+                    extra=f"cached_prefixes = {kept}")
+            for kept in (8, 0)
+        ]  # fmt: skip
+        for side in sides:
+            stack.callback(side.close)
+        decode = streams(1, setting.tokens)
+
+        def measure(side: Side, index: int) -> float:
+            for number in range(8):  # anew: each answer takes the place of one
+                run(side, [Work(prose(400, 30_000 + 10 * index + number), 1)])
+            return decode(side, index)
+
+        yield from compared_sides((sides[0], sides[1]), setting, measure)
+
+
 def second_turn(setting: Setting) -> Iterator[Pair]:
     """First token of the second turn after a first of a thousand tokens, in milliseconds."""
 

@@ -73,13 +73,17 @@ def own_backend() -> Path:
     words, environment = flags()
     build = peers.cache_dir() / "llama-bench" / "without-openmp"
     stamp, built = build / "made-with", build / "bin" / "libggml-cpu.so"
-    identity = f"{source}\n{shlex.join(words)}\n{environment}"
+    patches = sorted((ROOT / ".ci/patches").glob("llama-*.patch"))
+    texts = [patch.read_text() for patch in patches]
+    identity = f"{source}\n{shlex.join(words)}\n{environment}\n{texts}"
     if built.is_file() and stamp.is_file() and stamp.read_text() == identity:
         return built
     recipe = source / "ggml" / "src" / "ggml-cpu" / "CMakeLists.txt"
     rows = recipe.read_text().splitlines(keepends=True)
     # As bootstrap does for the libraries that are compared with (.ci/steps/llama.sh says why).
     recipe.write_text("".join(row for row in rows if _REFUSAL not in row))
+    for patch in patches:
+        mend(source, patch)
     for command in (
         ["cmake", "-S", str(source), "-B", str(build), *words],
         ["cmake", "--build", str(build), "--target", "ggml-cpu", "--parallel", _JOBS],
@@ -90,6 +94,14 @@ def own_backend() -> Path:
             raise SystemExit("cannot build the backend without OpenMP: see above")
     stamp.write_text(identity)
     return built
+
+
+def mend(source: Path, patch: Path) -> None:
+    """Once: the sources stay unpacked."""
+    command = ["patch", "--silent", "--fuzz=0", "-p1", "-d", str(source), "-i", str(patch)]
+    there = subprocess.run([*command, "--reverse", "--dry-run"], check=False, capture_output=True)
+    if there.returncode != 0:
+        subprocess.run([*command, "--forward"], check=True)
 
 
 def run(arm: Arm, backend: Path, model: Path, tokens: int) -> tuple[float, float]:

@@ -55,7 +55,7 @@ field_environment() {
 
 field_key() {
     {
-        cat .ci/lock/llama.txt
+        cat .ci/lock/llama.txt .ci/patches/llama-*.patch
         printf '%s\n' "$arch" "${field_flags[@]}" "${variants[@]}"
         field_environment
         c++ --version | head -n 1

@@ -13,6 +13,7 @@ readonly -a debian_wanted=(
     "make             the verbs"
     "mosquitto        the MQTT broker of the fleet tests"
     "ninja-build      builds llama.cpp in parallel"
+    "patch            mends llama.cpp (.ci/patches)"
     "pkg-config       finds the headers of the C example"
     "python3          runs everything"
     "python3-gi       GLib's main loop and GDBus"

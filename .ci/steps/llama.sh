@@ -36,7 +36,7 @@ readonly -a llama_environment=(
 readonly -a llama_native_flags=("${llama_flags[@]}" -DGGML_NATIVE=ON)
 
 llama_facts() {
-    cat .ci/lock/llama.txt
+    cat .ci/lock/llama.txt .ci/patches/llama-*.patch
     printf '%s\n' "${llama_native_flags[@]}" "${llama_environment[@]}"
     uname -m
     c++ --version | head -n 1
@@ -69,13 +69,15 @@ llama_source() {
 
 llama_version() { sed -n 's/^llama-cpp-python==\([^ ]*\).*/\1/p' .ci/lock/llama.txt; }
 
-# The sources below the folder $1; prints where they are.
+# The sources below the folder $1 with our patches (each says why); prints where they are.
 llama_unpack() {
     local version archive
     version=$(llama_version)
     archive=$STOKER_CACHE/llama-cpp-python-$version.tar.gz
     # chained: "set -e" does not reach into the command substitution that calls this
     llama_source "$archive" && tar -xzf "$archive" -C "$1" &&
+        cat .ci/patches/llama-*.patch |
+        patch --silent --forward --fuzz=0 -p1 -d "$1/llama_cpp_python-$version/vendor/llama.cpp" >&2 &&
         printf '%s\n' "$1/llama_cpp_python-$version"
 }
 

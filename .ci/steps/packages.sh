@@ -6,7 +6,7 @@
 package_sources() {
     git ls-files -z --cached --others --exclude-standard -- \
         daemon ota debian systemd policies docs README.md CHANGELOG.md LICENSE pyproject.toml \
-        .ci/steps/{deb,bundle,llama,model,talk,shlibs-ceiling}.sh .ci/lock |
+        .ci/steps/{deb,bundle,llama,model,talk,shlibs-ceiling}.sh .ci/lock .ci/patches |
         while IFS= read -r -d '' file; do
             if [[ -f $file ]]; then sha256sum "$file"; fi
         done | sha256sum

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bench.inference import REGISTRY, row
@@ -22,6 +24,12 @@ def test_every_measurement_has_a_key_of_its_own() -> None:
     keys = [item.key for item in REGISTRY]
     assert len(keys) == len(set(keys))
     assert all(item.title and item.unit and item.peer for item in REGISTRY)
+
+
+def test_the_kept_results_have_every_key(root: Path) -> None:
+    """A run that was cut off, or of some keys, must not pass for a whole one."""
+    found = json.loads((root / "bench/results/inference.json").read_text())["metrics"]
+    assert list(found) == [item.key for item in REGISTRY]
 
 
 @pytest.mark.parametrize(("ours", "met"), [(1.2, True), (1.1, True), (1.05, False)])
@@ -50,6 +58,12 @@ def test_every_row_has_the_same_keys() -> None:
 
 def test_a_median_between_far_ends_of_noise_is_not_met() -> None:
     assert row(made(1.0), [(0.5, 1.0), (1.2, 1.0), (3.0, 1.0)])["met"] is False
+
+
+def test_noise_that_is_all_on_the_right_side_does_not_matter() -> None:
+    assert row(made(1.5, higher=False), [(0.6, 1.0), (0.9, 1.0), (1.4, 1.0)])["met"] is True
+    assert row(made(1.0), [(1.1, 1.0), (1.5, 1.0), (2.9, 1.0)])["met"] is True
+    assert row(made(1.5, higher=False), [(0.6, 1.0), (0.9, 1.0), (1.6, 1.0)])["met"] is False
 
 
 def test_what_has_no_target_has_no_verdict() -> None:
