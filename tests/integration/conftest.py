@@ -14,7 +14,9 @@ from tests.fakes.bus_client import BusClient
 from stoker.tour.private_bus import PrivateBus
 
 if TYPE_CHECKING:
+    from tests.fakes.update_bundles import Operator
     from tests.integration.broker_rig import Broker
+    from tests.integration.stokerd_rig import Stokerd
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
@@ -41,6 +43,21 @@ def fake_server(session_bus: PrivateBus, spawn_session: Spawn) -> subprocess.Pop
 def client(session_bus: PrivateBus, fake_server: object) -> Iterator[BusClient]:
     with BusClient(session_bus.address) as found:
         yield found
+
+
+@pytest.fixture
+def updating(
+    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str], operator: Operator
+) -> Iterator[Stokerd]:
+    """A ready stokerd on the default model that trusts the module's ``operator``."""
+    from tests.fakes.default_model import default_model
+    from tests.integration import update_rig
+    from tests.integration.stokerd_rig import stokerd
+
+    text = update_rig.config(default_model(), operator)
+    with stokerd(private_bus, tmp_path, child_env, config=text) as running:
+        running.wait_ready()
+        yield running
 
 
 def _spawner(root: Path, env: dict[str, str]) -> Iterator[Spawn]:

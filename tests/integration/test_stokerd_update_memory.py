@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.fakes.default_model import default_model
 from tests.fakes.update_bundles import Operator, ota
 from tests.integration import update_rig as rig
-from tests.integration.stokerd_rig import Stokerd, stokerd, until
+from tests.integration.stokerd_rig import Stokerd, until
 
 from stoker.api import contract
-from stoker.tour.private_bus import PrivateBus
 from stoker_ota.core import clock, manifest, recipe
 from stoker_ota.core.recipe import Measured
 from stoker_ota.services import authority
@@ -53,26 +50,16 @@ def operator(tmp_path: Path) -> Operator:
     return Operator.found(tmp_path / "operator")
 
 
-@pytest.fixture
-def daemon(
-    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str], operator: Operator
-) -> Iterator[Stokerd]:
-    text = rig.config(default_model(), operator)
-    with stokerd(private_bus, tmp_path, child_env, config=text) as running:
-        running.wait_ready()
-        yield running
-
-
 def test_what_fits_in_no_way_waits_and_what_never_will_fails_at_once(
-    daemon: Stokerd, operator: Operator
+    updating: Stokerd, operator: Operator
 ) -> None:
     total = psutil.virtual_memory().total
-    job = rig.install(daemon, bundle(operator, 1, total - 32 * MIB))
-    until(lambda: "at least" in str(rig.look(daemon, job)), f"wait; log:\n{daemon.text()}")
-    told = rig.look(daemon, job)
+    job = rig.install(updating, bundle(operator, 1, total - 32 * MIB))
+    until(lambda: "at least" in str(rig.look(updating, job)), f"wait; log:\n{updating.text()}")
+    told = rig.look(updating, job)
     assert (told["State"], told["Phase"], told["BytesOnWire"]) == ("waiting", "preflight", 0)
-    daemon.client.call(contract.UPDATE_JOB, "Cancel", path=job)
-    rig.rest(daemon)
-    ended = rig.end(daemon, rig.install(daemon, bundle(operator, 2, total + 1024 * MIB)))
+    updating.client.call(contract.UPDATE_JOB, "Cancel", path=job)
+    rig.rest(updating)
+    ended = rig.end(updating, rig.install(updating, bundle(operator, 2, total + 1024 * MIB)))
     assert "this device has" in str(ended)
-    assert rig.rest(daemon)["Current"] == 0
+    assert rig.rest(updating)["Current"] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ from gi.repository import GLib
 from tests.fakes.default_model import default_model
 from tests.fakes.update_bundles import Operator, renamed_model
 from tests.integration import update_rig as rig
-from tests.integration.stokerd_rig import Stokerd, stokerd
+from tests.integration.stokerd_rig import Stokerd
 
 from stoker.api import contract
-from stoker.tour.private_bus import PrivateBus
 from stoker_client import Stoker
 
 pytestmark = [pytest.mark.bus, pytest.mark.real, pytest.mark.timeout(300)]
@@ -37,50 +35,40 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
     return made
 
 
-@pytest.fixture
-def daemon(
-    private_bus: PrivateBus, tmp_path: Path, child_env: dict[str, str], operator: Operator
-) -> Iterator[Stokerd]:
-    text = rig.config(default_model(), operator)
-    with stokerd(private_bus, tmp_path, child_env, config=text) as running:
-        running.wait_ready()
-        yield running
-
-
 def test_a_client_talks_through_an_update_and_a_failing_one(
-    daemon: Stokerd, operator: Operator
+    updating: Stokerd, operator: Operator
 ) -> None:
     ended = []
 
     def talk() -> None:
-        with Stoker(daemon.bus.address) as stoker:
+        with Stoker(updating.bus.address) as stoker:
             for record in stoker.stream("Tell a long story.", max_tokens=200, temperature=0.0):
                 if record.kind == "done":
                     ended.append(record.finish_reason)
 
-    with Stoker(daemon.bus.address) as stoker:
+    with Stoker(updating.bus.address) as stoker:
         session = stoker.session(system="You are brief.")
         session.ask("My name is Ada.", max_tokens=16)
         thread = threading.Thread(target=talk)
         thread.start()
-        job = rig.install(daemon, operator.home / "bundle-1")
-        last = rig.end(daemon, job, 120)
+        job = rig.install(updating, operator.home / "bundle-1")
+        last = rig.end(updating, job, 120)
         assert last["Error"] == ("", ""), last
         thread.join(120)
         assert ended in (["length"], ["stop"])
-        assert Path(rig.served_path(daemon)).read_bytes() == (operator.home / "v2").read_bytes()
+        assert Path(rig.served_path(updating)).read_bytes() == (operator.home / "v2").read_bytes()
         assert session.ask("And now?", max_tokens=16)
         assert session.facts()["Turns"] == 2
-        runner = daemon.status()["runner_pid"]
-        last = rig.end(daemon, rig.install(daemon, operator.home / "bundle-2"), 120)
+        runner = updating.status()["runner_pid"]
+        last = rig.end(updating, rig.install(updating, operator.home / "bundle-2"), 120)
         assert last["Error"][0] == "unhealthy"
         assert "nats a token" in last["Error"][1]
-        assert daemon.status()["runner_pid"] == runner
+        assert updating.status()["runner_pid"] == runner
         assert stoker.ask("Hello!", max_tokens=8)
-    assert Path(rig.served_path(daemon)).read_bytes() == (operator.home / "v2").read_bytes()
+    assert Path(rig.served_path(updating)).read_bytes() == (operator.home / "v2").read_bytes()
     size = sum(f.stat().st_size for f in (operator.home / "bundle-1/blobs").iterdir())
     assert size < 100_000  # of 98 MB: metadata alone has changed
     args = GLib.Variant("(uu)", (0, 20))
-    said = [item["what"] for item in daemon.client.call(contract.UPDATE, "GetHistory", args)]
+    said = [item["what"] for item in updating.client.call(contract.UPDATE, "GetHistory", args)]
     assert said.count("committed") == 1
     assert "returned" in said

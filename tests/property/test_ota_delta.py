@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fakes.delta_files import SMALL, FakeModel, FakeTensor, applied, made
 from tests.fuzz import delta as fuzz
-from tests.fuzz import documents, fetching
-from tests.fuzz.__main__ import ENTRIES
+from tests.fuzz.__main__ import ENTRIES, PARTS
 
 from stoker_ota.core import bsdiff, delta_index, gguf_layout
 from stoker_ota.core.choice import CODECS, Choosing
@@ -158,7 +157,7 @@ def test_every_entry_of_the_fuzzer_begins_with_good_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A decoder that refuses them at its magic would make the changes worth nothing."""
-    known = {**SAMPLES, **documents.samples(), **fetching.samples()}
+    known = {name: good for part in PARTS for name, good in part.samples().items()}
     assert all(known.get(name) for name in ENTRIES)
     refused: list[str] = []
     seen = OtaError.__init__
