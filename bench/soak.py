@@ -69,6 +69,7 @@ class User:
     base: Counter[str] = field(default_factory=Counter)
     now: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)  # by those before, who were killed
 
     @property
     def sessions_open(self) -> int:
@@ -78,7 +79,8 @@ class User:
     def listen(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while self.pipe.poll():
-                counts, self.faults = self.pipe.recv()
+                counts, faults = self.pipe.recv()
+                self.faults = [*self.told, *faults]
                 self.now = Counter(counts)
 
 
@@ -201,7 +203,8 @@ class Run:
         old.listen()
         self._abandoned += old.sessions_open
         fresh = self._start(index, until_s)
-        fresh.base, fresh.faults = old.base + old.now, old.faults
+        fresh.base, fresh.told = old.base + old.now, old.faults
+        fresh.faults = list(old.faults)
         users[index] = fresh
         self._users_killed += 1
         self._kills += 1
