@@ -59,6 +59,10 @@ class Door:
     methods: Mapping[str, Method]
     properties: Properties = lambda _owner: {}
 
+    def door(self) -> Door:
+        """Itself: the ``Room`` of a door that is there for good."""
+        return self
+
 
 class Room(Protocol):
     """What is behind an object."""
@@ -77,7 +81,7 @@ class Exports:
         self._pending: set[Reply] = set()
 
     def add(self, path: str, door: Door) -> int:
-        return self._add(path, door.interface, _Calls(self, _Lasting(door)))
+        return self._add(path, door.interface, _Calls(self, door))
 
     def add_rare(self, path: str, interface: str, room: Room) -> int:
         """The door is made anew for each call: of the thousands of objects that few calls ever
@@ -139,8 +143,10 @@ class Exports:
             convert, release = result.convert, result.release
 
             def ended(future: Future[Any]) -> None:
-                self._ended(reply, lambda: convert(future.result()), signature)
-                release()
+                try:
+                    self._ended(reply, lambda: convert(future.result()), signature)
+                finally:
+                    release()
 
             result.future.add_done_callback(ended)
 
@@ -165,16 +171,6 @@ class Exports:
     def _finish(self, reply: Reply, error: BaseException) -> None:
         self._pending.discard(reply)
         reply.fail(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lasting:
-    """The room of a door that is there for good."""
-
-    _door: Door
-
-    def door(self) -> Door:
-        return self._door
 
 
 class _Calls:

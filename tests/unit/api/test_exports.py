@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from gi.repository import GLib
 
 from stoker.api import contract
 from stoker.api.exports import Answer, Door, Exports, Later
+from stoker.api.invocations import Reply
 from stoker.api.job import Jobs
 from stoker.errors import NotFound, StokerError
 from stoker.events.inference import Owner
@@ -97,6 +99,17 @@ def test_an_answered_call_is_gone_without_pythons_collector() -> None:
 def test_a_call_that_fails_is_answered_and_releases_what_it_held() -> None:
     said, _left, released = a_call(lambda future: future.set_exception(NotFound("cannot")))
     assert (said, released) == (["org.stoker.Error.NotFound"], ["x"])
+
+
+def test_what_a_call_held_is_released_though_its_reply_cannot_go_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_reply: Reply, _error: BaseException) -> None:
+        raise RuntimeError("the connection is gone")
+
+    monkeypatch.setattr(Reply, "fail", broken)
+    _said, _left, released = a_call(lambda future: future.set_exception(NotFound("cannot")))
+    assert released == ["x"]
 
 
 def test_a_jobs_object_is_few_things_for_the_collector() -> None:
