@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from stoker_ota.cli import given_parts
 from stoker_ota.cli.command import Command
+from stoker_ota.core.clock import MAX_DAYS
 from stoker_ota.core.documents import ROLES
-
-MAX_DAYS: Final = 36_500
 
 
 def _pki(parser: argparse.ArgumentParser) -> Any:

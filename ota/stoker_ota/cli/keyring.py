@@ -81,15 +81,13 @@ class Keyring:
 
     def trust(self) -> Trust:
         """The newest version. FileUnreadable when there is none."""
-        numbers = [
-            int(p.stem) for p in (self.folder / "trust").glob("*.json") if p.stem.isdecimal()
-        ]
+        numbers = folders.versions(self.folder / "trust")
         if not numbers:
             raise FileUnreadable(
                 f"cannot read {self.folder}/trust: there is no trust document",
                 hint="make one with 'stoker-ota init-pki'",
             )
-        path = self.folder / "trust" / f"{max(numbers)}.json"
+        path = self.folder / "trust" / f"{numbers[-1]}.json"
         try:
             return read_trust(path)
         except FileUnreadable:

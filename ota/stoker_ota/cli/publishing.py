@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ def read(root: Path, topics: Topics) -> Load:
                 hint="make the manifest anew, with a chunk_size",
             )
         _add_object(load, root, path, sha256, length, pieces[sha256])
-    for version in _versions(root / "trust"):
+    for version in folders.versions(root / "trust"):
         data = folders.read(root / bundle.trust_path(version))
         load.documents.append((topics.trust(version), partial(bytes, data)))
     data = folders.read(root / CATALOG)
@@ -162,11 +162,6 @@ def _ask(publisher: Publisher, load: Load, total: int, bar: Bar) -> set[str]:
         asked += load.sizes[name]
         bar("ask", asked, total)
     return there
-
-
-def _versions(folder: Path) -> Iterator[int]:
-    if folder.is_dir():
-        yield from sorted(int(p.stem) for p in folder.glob("*.json") if p.stem.isdecimal())
 
 
 def _publisher(args: Namespace) -> Publisher:

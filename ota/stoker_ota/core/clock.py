@@ -15,6 +15,8 @@ from stoker_ota.errors import BadDocument, InvalidRequest
 
 FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_DAYS: Final = 100 * 365
+"""Nothing is signed for longer."""
 
 
 def later(now: datetime, days: int) -> datetime:

@@ -95,13 +95,6 @@ def payload(
 
 
 def _wanted(table: Table) -> Wanted:
-    for key, texts in (
-        ("file", (table.text("file"),)),
-        ("base", (table.text("base", ""),)),
-        ("deltas", table.texts("deltas", ())),
-    ):
-        if any("\0" in text for text in texts):
-            table.refuse(key, "is no name of a file")
     wanted = Wanted(
         kind=table.choice("kind", manifest.KINDS),
         name=table.text("name"),
@@ -112,6 +105,10 @@ def _wanted(table: Table) -> Wanted:
         deltas=table.texts("deltas", ()),
         sources=table.texts("sources", ("file:blobs/{sha256}",)),
     )
+    names = {"file": (wanted.file,), "base": (wanted.base,), "deltas": wanted.deltas}
+    for key, texts in names.items():
+        if any("\0" in text for text in texts):
+            table.refuse(key, "is no name of a file")
     table.finish()
     return wanted
 

@@ -44,6 +44,11 @@ def read_toml(path: Path, what: str, max_bytes: int = 1 << 20) -> dict[str, obje
         raise BadDocument(f"cannot read {what} {path}: it is nested too deep") from error
 
 
+def versions(folder: Path) -> list[int]:
+    """Of a folder of documents that are named by their version, in order; none where it is not."""
+    return sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal())
+
+
 def write_new(path: Path, data: bytes, mode: int = 0o644) -> None:
     """InvalidRequest when it exists: a key or a published document is never lost."""
     try:

@@ -28,7 +28,6 @@ from stoker_ota.errors import BadChain, InvalidRequest
 
 ANCHORS: Final = ("anchor-1", "anchor-2")
 """Two from the first day: the second one is there when the first is lost or expires."""
-MAX_DAYS: Final = 100 * 365
 CLOCK_SKEW: Final = timedelta(days=1)
 """Certificates are valid from a day ago: a device's clock may be behind."""
 
@@ -90,8 +89,8 @@ def issue(
     role: str = "",
 ) -> Holder:
     """A certificate for ``key``; without an issuer it signs itself."""
-    if not 1 <= days <= MAX_DAYS:
-        raise InvalidRequest(f"cannot issue {name}: {days} days are outside 1..36500")
+    if not 1 <= days <= clock.MAX_DAYS:
+        raise InvalidRequest(f"cannot issue {name}: {days} days are outside 1..{clock.MAX_DAYS}")
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, operator),

@@ -49,8 +49,8 @@ def sign(request: bytes, device: str, holder: Holder, now: datetime, days: int) 
     key = asked.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise BadDocument("cannot sign the request: its key is not on P-256")
-    if not 1 <= days <= authority.MAX_DAYS:
-        raise InvalidRequest(f"cannot enroll {device}: {days} days are outside 1..36500")
+    if not 1 <= days <= clock.MAX_DAYS:
+        raise InvalidRequest(f"cannot enroll {device}: {days} days are outside 1..{clock.MAX_DAYS}")
     names = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if [str(name.value) for name in names] != [device]:
         raise InvalidRequest(
