@@ -158,13 +158,15 @@ def beside_idle(setting: Setting) -> Iterator[Pair]:
     """Decoding while eight finished conversations of 400 tokens are kept, and while none is. The
     peer is ourselves: what is kept for a second turn must not cost those who decode meanwhile."""
     with contextlib.ExitStack() as stack:
-        sides = [
-            OverBus(setting.model, setting.threads, slots=SLOTS, context_tokens=CONTEXT_TOKENS,
-                    extra=f"cached_prefixes = {kept}")
-            for kept in (8, 0)
-        ]  # fmt: skip
-        for side in sides:
+
+        def keeping(prefixes: int) -> Side:
+            side = OverBus(
+                setting.model, setting.threads, slots=SLOTS, context_tokens=CONTEXT_TOKENS,
+                extra=f"cached_prefixes = {prefixes}",
+            )  # fmt: skip
             stack.callback(side.close)
+            return side
+
         decode = streams(1, setting.tokens)
 
         def measure(side: Side, index: int) -> float:
@@ -172,7 +174,7 @@ def beside_idle(setting: Setting) -> Iterator[Pair]:
                 run(side, [Work(prose(400, 30_000 + 10 * index + number), 1)])
             return decode(side, index)
 
-        yield from compared_sides((sides[0], sides[1]), setting, measure)
+        yield from compared_sides((keeping(8), keeping(0)), setting, measure)
 
 
 def second_turn(setting: Setting) -> Iterator[Pair]:

@@ -24,10 +24,11 @@ from typing import Final
 
 from bench import peers
 from bench.measurement import SPINCOUNT
+from bench.runner_client import default_model
+from bench.thermal_report import Metrics, metric
 from stoker.tour import children
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-MODEL: Final = "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 _FLAGS: Final = r"""
 . .ci/steps/llama.sh
 printf '%s\n' "${llama_native_flags[@]}"
@@ -121,7 +122,7 @@ def run(arm: Arm, backend: Path, model: Path, tokens: int) -> tuple[float, float
     return float(json.loads(done.stdout)[0]["avg_ts"]), cpu_s
 
 
-def series(label: str, backend: Path, model: Path, options: argparse.Namespace) -> dict[str, float]:
+def series(label: str, backend: Path, model: Path, options: argparse.Namespace) -> Metrics:
     """Interleaved. What one token costs of CPU is what the others add: loading is left out."""
     tokens: int = options.tokens
     alone = {name: run(arm, backend, model, 1)[1] for name, arm in ARMS.items()}
@@ -129,12 +130,13 @@ def series(label: str, backend: Path, model: Path, options: argparse.Namespace) 
     for _ in range(options.rounds):
         for name, arm in ARMS.items():
             got[name].append(run(arm, backend, model, tokens))
-    found: dict[str, float] = {}
+    found: Metrics = {}
     for name, rows in got.items():
         rates = [rate for rate, _ in rows]
         cpu_ms = statistics.median((cpu_s - alone[name]) / (tokens - 1) * 1e3 for _, cpu_s in rows)
-        found[f"openmp.{label}.{name}.tokens_per_s"] = statistics.median(rates)
-        found[f"openmp.{label}.{name}.cpu_ms_per_token"] = cpu_ms
+        stem = f"openmp.{label}.{name}"
+        found[f"{stem}.tokens_per_s"] = metric(statistics.median(rates), "tok/s")
+        found[f"{stem}.cpu_ms_per_token"] = metric(cpu_ms, "ms")
         print(f"{label:8}{name:20}{statistics.median(rates):7.1f} tok/s (min {min(rates):.1f})"
               f"{cpu_ms:8.1f} ms of CPU a token", flush=True)  # fmt: skip
     return found
@@ -144,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.openmp", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=96, help="more than one")
-    parser.add_argument("--model", type=Path, default=peers.cache_dir() / MODEL)
+    parser.add_argument("--model", type=Path, default=default_model())
     parser.add_argument("--output", type=Path, help="the medians as JSON; default: only a table")
     options = parser.parse_args(argv)
     backend = own_backend()
@@ -155,8 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         children.stop(busy, 5.0)
     if options.output:
-        metrics = {key: {"value": round(value, 3)} for key, value in found.items()}
-        options.output.write_text(json.dumps({"metrics": metrics}, indent=2) + "\n")
+        options.output.write_text(json.dumps({"metrics": found}, indent=2) + "\n")
     return 0
 
 

@@ -195,7 +195,7 @@ def summary(
                 value, "ms", peer=f"{len(some)} looks", target=f"< {LATE_MS:g}" if judged else "",
                 met=value < LATE_MS if judged else None,
             )  # fmt: skip
-    made |= costs(stem, seen, crowd, length_s)
+    made |= costs(stem, seen, looks, crowd)
     busy, load = sum(1 for count in counts if count), os.getloadavg()[0]
     told = f"{busy} clients, {len(spans)} updates, load {load:.1f}"
     made[f"{stem}.records_per_s"] = metric(sum(counts) / length_s, "1/s", peer=told)
@@ -204,9 +204,9 @@ def summary(
     return made
 
 
-def costs(stem: str, seen: Mapping[str, Any], crowd: Span, length_s: float) -> Metrics:
+def costs(stem: str, seen: Mapping[str, Any], looks: Sequence[Any], crowd: Span) -> Metrics:
     """The loop's thread, and the longest stop of all threads for Python's collector."""
-    looks = [look for look in seen["looks"] if within(look[0], [crowd])]
+    length_s = looks[-1][0] - looks[0][0]
     ticks = sum(1 for at in seen["ticks"] if within(at, [crowd]))
     pauses = [pause for pause in seen["pauses"] if within(pause[0], [crowd])] or [(0.0, 0.0, 0.0)]
     wall_ms, cpu_ms = (1000 * max(pause[at] for pause in pauses) for at in (1, 2))
