@@ -18,13 +18,17 @@ _Q4_K: Final = 12
 _BLOCK_BYTES: Final = 144
 
 
-def ota(*words: str, home: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "stoker_ota.cli.main", *words, "--json"]
-    environment = {
+def environment() -> dict[str, str]:
+    """Of ``stoker-ota`` as a child: this run's modules, and the passphrase of its keys."""
+    return {
         **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "STOKER_OTA_PASSPHRASE": "correct horse",
     }  # fmt: skip
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
+
+
+def ota(*words: str, home: Path) -> dict[str, object]:
+    command = [sys.executable, "-m", "stoker_ota.cli.main", *words, "--json"]
+    done = subprocess.run(command, cwd=home, env=environment(), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
     return json.loads(done.stdout) if done.stdout else {}
 

@@ -6,7 +6,7 @@ As in ``delta``: a typed error is the parser doing its work, anything else is a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
 from tests.fakes.pki import World, seal
@@ -19,6 +19,7 @@ from stoker_ota.core.floors import Floors
 from stoker_ota.errors import OtaError
 from stoker_ota.values.deployment import Journal, Offer, Phase
 
+T = TypeVar("T")
 _MOST: Final = 1 << 20
 
 
@@ -29,6 +30,15 @@ def envelope(data: bytes) -> None:
     except OtaError:
         return
     assert envelopes.parse(envelopes.encode(found), max_bytes=2 * _MOST) == found
+
+
+def the_same_again(data: bytes, parse: Callable[[bytes], T], write: Callable[[T], bytes]) -> None:
+    """What is taken says the same once it is written."""
+    try:
+        found = parse(data)
+    except OtaError:
+        return
+    assert parse(write(found)) == found
 
 
 def manifest(data: bytes) -> None:
@@ -42,19 +52,11 @@ def manifest(data: bytes) -> None:
 
 
 def catalog(data: bytes) -> None:
-    try:
-        found = documents.parse_catalog(data)
-    except OtaError:
-        return
-    assert documents.parse_catalog(documents.catalog_payload(found)) == found
+    the_same_again(data, documents.parse_catalog, documents.catalog_payload)
 
 
 def trust(data: bytes) -> None:
-    try:
-        found = documents.parse_trust(data)
-    except OtaError:
-        return
-    assert documents.parse_trust(documents.trust_payload(found)) == found
+    the_same_again(data, documents.parse_trust, documents.trust_payload)
 
 
 def runtime(data: bytes) -> None:

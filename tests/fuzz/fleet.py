@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tests.fuzz.documents import the_same_again
+
 from stoker_ota.core import campaign_section, fleet_documents, fleet_orders, recipe, strict_json
 from stoker_ota.core import probes as figures
 from stoker_ota.core.campaign import Plan, State
@@ -30,19 +32,11 @@ _PLAN: Final = Plan(
 
 
 def command(data: bytes) -> None:
-    try:
-        found = fleet_documents.parse_command(data)
-    except OtaError:
-        return
-    assert fleet_documents.parse_command(fleet_documents.command_payload(found)) == found
+    the_same_again(data, fleet_documents.parse_command, fleet_documents.command_payload)
 
 
 def desired(data: bytes) -> None:
-    try:
-        found = fleet_documents.parse_desired(data)
-    except OtaError:
-        return
-    assert fleet_documents.parse_desired(fleet_documents.desired_payload(found)) == found
+    the_same_again(data, fleet_documents.parse_desired, fleet_documents.desired_payload)
 
 
 def campaign(data: bytes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -18,15 +17,11 @@ from tests.fakes.fleet_device import FleetDevice, Home
 from tests.fakes.fleet_operator import FleetOperator
 from tests.fakes.mqtt_peer import Peer
 from tests.fakes.tls_world import Pair
-from tests.fakes.update_bundles import Operator
+from tests.fakes.update_bundles import Operator, environment
 from tests.integration.broker_rig import ROOT, Broker, peer
 from tests.integration.stokerd_rig import until
 
 DEVICES = 24
-ENV = {
-    **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-    "STOKER_OTA_PASSPHRASE": "correct horse",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ class Fleet:
 
     def tool(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words(verb, *words), cwd=self.maker.home, env=ENV, capture_output=True,
+            self.words(verb, *words), cwd=self.maker.home, env=environment(), capture_output=True,
             text=True, check=False, timeout=120,
         )  # fmt: skip
 
@@ -80,7 +75,7 @@ class Fleet:
 
     def watching(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.words("watch", *words), cwd=self.maker.home, env=ENV,
+            self.words("watch", *words), cwd=self.maker.home, env=environment(),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from stoker.tour.private_bus import PrivateBus
 if TYPE_CHECKING:
     from tests.fakes.update_bundles import Operator
     from tests.integration.broker_rig import Broker
+    from tests.integration.gateway_rig import Gateway
     from tests.integration.stokerd_rig import Stokerd
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -43,6 +44,19 @@ def fake_server(session_bus: PrivateBus, spawn_session: Spawn) -> subprocess.Pop
 def client(session_bus: PrivateBus, fake_server: object) -> Iterator[BusClient]:
     with BusClient(session_bus.address) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def door(
+    daemon: Stokerd, tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]
+) -> Iterator[Gateway]:
+    """The REST door in front of the module's ``daemon``."""
+    from tests.integration import gateway_rig
+
+    home = tmp_path_factory.mktemp("gateway")
+    with gateway_rig.gateway(daemon.bus.address, home, child_env) as running:
+        yield running
+        assert "Traceback" not in running.text()
 
 
 @pytest.fixture

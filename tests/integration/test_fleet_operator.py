@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from cryptography import x509
 from gi.repository import GLib
 from tests.fakes.fleet_operator import FleetOperator
 from tests.fakes.tls_world import TlsWorld
-from tests.fakes.update_bundles import Operator, ota
+from tests.fakes.update_bundles import Operator, environment, ota
 from tests.integration import broker_rig
 from tests.integration.broker_rig import Broker, access
 from tests.integration.fleet_rig import DEVICE, Rig, fleet
@@ -46,13 +45,15 @@ def rig(
 
 
 def tool(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "STOKER_OTA_PASSPHRASE": "correct horse",
-    }  # fmt: skip
     command = [sys.executable, "-m", "stoker_ota.cli.main", *words]
     return subprocess.run(
-        command, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=60
+        command,
+        cwd=home,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 

@@ -48,15 +48,6 @@ def daemon(
         yield running
 
 
-@pytest.fixture(scope="module")
-def door(
-    daemon: Stokerd, tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]
-) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("gateway")
-    with gateway_rig.gateway(daemon.bus.address, home, child_env) as running:
-        yield running
-
-
 @pytest.fixture
 def client(door: Gateway) -> Iterator[Any]:
     openai = pytest.importorskip("openai")

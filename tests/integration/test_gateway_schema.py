@@ -14,7 +14,6 @@ import pytest
 from bench.random_model import random_model
 from hypothesis import HealthCheck, settings
 from tests.fakes.agent import FakeAgent
-from tests.integration import gateway_rig
 from tests.integration.gateway_rig import Gateway
 from tests.integration.stokerd_rig import Stokerd, stokerd, until
 
@@ -72,16 +71,6 @@ def daemon(
         yield running
         until(lambda: running.status()["active_jobs"] == 0, "every job is over")
         assert running.status()["runner_restarts"] == 0
-        assert "Traceback" not in running.text()
-
-
-@pytest.fixture(scope="module")
-def door(
-    daemon: Stokerd, tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]
-) -> Iterator[Gateway]:
-    home = tmp_path_factory.mktemp("gateway")
-    with gateway_rig.gateway(daemon.bus.address, home, child_env) as running:
-        yield running
         assert "Traceback" not in running.text()
 
 

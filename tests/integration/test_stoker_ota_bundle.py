@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.fakes.update_bundles import environment
 from tests.fakes.updates import Around, sha
 
 from stoker_ota.cli.keyring import read_trust
@@ -36,11 +36,7 @@ NOW = Now(clock.parse("2026-02-01T00:00:00Z", "now"), trusted=True)
 
 def _ota(*words: str, home: Path, status: int = 0) -> dict[str, object]:
     command = [sys.executable, "-m", "stoker_ota.cli.main", *words, "--json"]
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "STOKER_OTA_PASSPHRASE": "correct horse",
-    }  # fmt: skip
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=home, env=environment(), capture_output=True, check=False)
     assert done.returncode == status, done.stderr.decode() + done.stdout.decode()
     return json.loads(done.stdout) if done.stdout else {}
 
