@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from threading import Event
 from typing import Protocol
 
 from stoker.core.thermal_plan import ThermalPlan
@@ -27,7 +28,10 @@ class Heat(Protocol):
 
     def snapshot(self) -> ThermalSnapshot: ...
 
-    def want(self, caps_khz: Mapping[str, KiloHertz] | None) -> None: ...
+    def want(self, caps_khz: Mapping[str, KiloHertz] | None) -> Event:
+        """A calibration's clocks, as far as the wall allows; None: the law's own again. Set
+        once the loop has acted on it."""
+        ...
 
     def granted_khz(self) -> Mapping[str, KiloHertz | None]: ...
 

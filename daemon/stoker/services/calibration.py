@@ -31,6 +31,8 @@ DISTURBED_CPUS: Final = 0.3
 SETTLE_S: Final = 0.3
 LOOK_S: Final = 0.2
 FRESH_S: Final = 0.05
+RELEASE_S: Final = 2.0
+"""Some ticks: a loop that does not tick any more is the watchdog's affair."""
 COOL_S: Final = Seconds(240.0)
 """So long the points together wait for the board to cool; then they are left for another time."""
 LEAST_W: Final = 0.05
@@ -91,7 +93,7 @@ class CalibrationService:
     def calibrate(self, caller: str, *, fresh: bool) -> Future[None]:
         begun: Future[None] = Future()
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
+            if self._thread is not None:
                 begun.set_exception(errors.Busy("cannot calibrate: it is under way already"))
                 return begun
             if not self._served[1]:
@@ -114,7 +116,7 @@ class CalibrationService:
     def cancel(self) -> Future[None]:
         with self._lock:
             ended: Future[None] = Future()
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 ended.set_result(None)
                 return ended
             self._cancel.set()
@@ -128,8 +130,9 @@ class CalibrationService:
     def stop(self, timeout_s: Seconds) -> None:
         """Before the services that it uses."""
         self._cancel.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
 
     # Its thread.
 
@@ -145,11 +148,14 @@ class CalibrationService:
             _log.exception("the calibration failed")
             state, reason = "failed", "a fault in stokerd; see its journal"
         finally:
-            self._heat.want(None)
-        self._use()
-        self._change(state=state, reason=reason)
+            self._use()
+            # Whoever hears of the end finds the clocks given back, and the points in use.
+            self._wait(self._heat.want(None), RELEASE_S)
         _log.info("calibration %s: %s", state, reason or "all points are measured")
-        self._ended.set_result(None)
+        with self._lock:  # whoever hears of the end may begin the next one
+            self._thread, ended = None, self._ended
+            self._change(state=state, reason=reason)
+        ended.set_result(None)
 
     def _use(self) -> None:
         """The thermal loop has the newest points, or the reason why there are none."""

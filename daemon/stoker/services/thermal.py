@@ -124,10 +124,10 @@ class ThermalService:
         self._scanned_s = Seconds(-1e9)
         self.poke()
 
-    def want(self, caps_khz: Mapping[str, KiloHertz] | None) -> None:
-        """A calibration's clocks, as far as the wall allows; None: the law's own again."""
+    def want(self, caps_khz: Mapping[str, KiloHertz] | None) -> threading.Event:
+        """For a calibration; see ``ports.operating.Heat``."""
         self._wanted_khz = caps_khz
-        self.poke()
+        return self._pace.ask()
 
     def granted_khz(self) -> Mapping[str, KiloHertz | None]:
         """What the frequency policies read back at the last tick."""

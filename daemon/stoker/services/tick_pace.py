@@ -29,6 +29,9 @@ class TickPace:
         self._end = threading.Event()
         self._looked_s = self._woke_s = Seconds(-1e9)
         self._late = [0] * (len(EDGES_MS) + 1)
+        self._asking = threading.Lock()
+        self._asked: list[threading.Event] = []
+        self._answering: list[threading.Event] = []
 
     def looked(self, now_s: Seconds) -> None:
         """The sensors were read."""
@@ -38,12 +41,22 @@ class TickPace:
         """End the wait, within ``POKE_GAP_S``: there is something to act on."""
         self._wake.set()
 
+    def ask(self) -> threading.Event:
+        """As ``poke``; it is set when a tick that began after this call is over."""
+        over = threading.Event()
+        with self._asking:
+            self._asked.append(over)
+        self.poke()
+        return over
+
     def stop(self) -> None:
         self._end.set()
         self._wake.set()
 
     def wait(self, period_s: Seconds) -> bool | None:
         """True: it is time to look; False: somebody poked before that; None: it is the end."""
+        while self._answering:
+            self._answering.pop().set()
         due_s = self._looked_s + period_s
         if self._wake.wait(max(0.0, due_s - self._clock.monotonic_s())):
             rest_s = min(due_s, self._woke_s + POKE_GAP_S) - self._clock.monotonic_s()
@@ -52,6 +65,8 @@ class TickPace:
             self._wake.clear()
         if self._end.is_set():
             return None
+        with self._asking:
+            self._answering, self._asked = self._asked, []
         self._woke_s = self._clock.monotonic_s()
         late_s = self._woke_s - due_s
         if late_s < -_EARLY_S:

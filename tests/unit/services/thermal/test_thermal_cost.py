@@ -126,3 +126,16 @@ def test_a_poke_ends_the_wait_without_a_look_and_a_stop_ends_it_all() -> None:
     assert sum(pace.lateness().values()) == 0
     threading.Thread(target=pace.stop).start()
     assert pace.wait(Seconds(60.0)) is None
+
+
+def test_who_asks_hears_of_the_end_of_a_tick_that_began_later() -> None:
+    pace = TickPace(HandClock())
+    pace.looked(Seconds(0.0))
+    pace.poke()
+    assert pace.wait(Seconds(60.0)) is False  # a tick is under way
+    over = pace.ask()
+    assert pace.wait(Seconds(60.0)) is False  # it ended; it had begun before
+    assert not over.is_set()
+    pace.poke()
+    pace.wait(Seconds(60.0))
+    assert over.is_set()
