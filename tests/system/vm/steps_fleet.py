@@ -102,6 +102,7 @@ def _is_online(field: Field) -> bool:
 def fleet(field: Field) -> str:
     """A key that never leaves, a certificate by the operator, a broker that demands it."""
     guest = field.guest
+    tidy(field)  # whatever steps of updates ran before
     prepare_model(field)
     guest.run(["install", "-m", "644", f"{MEDIA}/tls/ca.pem", _CA]).must()
     field.write_setting(_DROP_IN, _SETTINGS)
