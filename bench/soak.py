@@ -258,7 +258,7 @@ def _greedy(stoker: Stoker, question: str) -> tuple[str, tuple[Choice, ...]]:
     """Alone on the machine: the text, and how near other tokens were."""
     text, rows = "", list[dict[str, Any]]()
     options: Options = {"temperature": 0.0, "max_tokens": GREEDY_TOKENS, "reasoning": False}
-    options |= {"logprobs": 4}
+    options |= {"logprobs": 8}
     with stoker.stream(question, **options) as stream:
         for record in stream:
             text += record.text

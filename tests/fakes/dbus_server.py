@@ -98,8 +98,8 @@ def main() -> int:
     loop.run()
     published.close()
     bus.close()
-    for error in failed:
-        sys.stderr.write(f"{error}\n")
+    for fault in failed:
+        sys.stderr.write(f"{fault}\n")
     return errormap.exit_status(failed[0]) if failed else 0
 
 

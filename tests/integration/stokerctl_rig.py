@@ -32,7 +32,7 @@ def ctl(env: Mapping[str, str], *words: str, stdin: str | None = None) -> Done:
 
 
 class Typed:
-    """A program at a terminal: ``type`` keys (``\\x03`` is Ctrl-C), ``see`` what appears."""
+    """A program at a terminal: ``enter`` keys (``\\x03`` is Ctrl-C), ``see`` what appears."""
 
     def __init__(self, env: Mapping[str, str], *command: str, cwd: Path | None = None) -> None:
         self._master, slave = pty.openpty()
@@ -50,7 +50,7 @@ class Typed:
         )
         os.close(slave)
 
-    def type(self, keys: str) -> None:
+    def enter(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
     def see(self, pattern: str, timeout_s: float = 10.0) -> str:

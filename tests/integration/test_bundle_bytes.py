@@ -14,6 +14,7 @@ from tests.fakes.update_bundles import Operator, ota
 
 from stoker_ota.core import bundle, chunks
 from stoker_ota.core.clock import Now
+from stoker_ota.core.manifest import Artifact, Delta
 from stoker_ota.errors import OtaError
 from stoker_ota.services.intake import Intake, choose
 from stoker_ota.services.store import Store
@@ -66,7 +67,8 @@ def take(files: Mapping[str, bytes], first_trust: bytes) -> None:
         if data is not None and (len(data), hashlib.sha256(data).hexdigest()) != (size, digest):
             raise OtaError("the hash that the engine compares before anything reads it")
     for item in manifest.artifacts:
-        for thing in (item, *item.deltas):
+        things: tuple[Artifact | Delta, ...] = (item, *item.deltas)
+        for thing in things:
             pages = blobs.pop(f"{bundle.blob_path(thing.sha256)}.chunks", None)
             if pages is not None:
                 assert thing.chunks is not None

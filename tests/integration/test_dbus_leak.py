@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from gi.repository import GLib
@@ -84,7 +85,10 @@ def test_finished_jobs_leave_no_memory_and_no_files(lone: tuple[BusClient, int])
 
 def test_refused_jobs_leave_no_files(lone: tuple[BusClient, int]) -> None:
     client, pid = lone
-    request = ({"prompt": GLib.Variant("s", "refuse busy")}, {})
+    request: tuple[dict[str, Any], dict[str, Any]] = (
+        {"prompt": GLib.Variant("s", "refuse busy")},
+        {},
+    )
     args = GLib.Variant("(a{sv}a{sv})", request)
     pour(client, 32, contract.INFERENCE, "CreateJob", args)
     files = open_files(pid)

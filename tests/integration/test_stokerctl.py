@@ -311,21 +311,21 @@ def test_chat_at_a_terminal(env: Env, stoker: Stoker) -> None:
     with Typed(env, *COMMAND, "chat") as typed:
         typed.see("fake — /help")
         typed.see("> ")
-        typed.type("one two\n")
+        typed.enter("one two\n")
         typed.see("\none two \n.*> ")
-        typed.type("hold\n")
+        typed.enter("hold\n")
         typed.see("holding")
-        typed.type("\x03")
+        typed.enter("\x03")
         typed.see(r"\(stopped\)\n.*> ")
         _until_idle(stoker)
-        typed.type("refuse busy\n")
+        typed.enter("refuse busy\n")
         typed.see("stokerctl: cannot take job.*> ")
-        typed.type("half a line")
+        typed.enter("half a line")
         typed.see("half a line")
         time.sleep(0.2)  # Python's readline misses a signal in the instant before it waits
-        typed.type("\x03")
+        typed.enter("\x03")
         typed.see("> ")
-        typed.type("\x04")
+        typed.enter("\x04")
         assert typed.end() == 0
         assert "Traceback" not in typed.text()
 

@@ -29,7 +29,7 @@ def test_q_leaves_and_the_terminal_is_as_before(env: Env) -> None:
     with Typed(env, *COMMAND, "top", "--seconds", "0.3") as typed:
         typed.see("echo  ready")
         typed.see(r"0\.0 tokens/s")
-        typed.type("q")
+        typed.enter("q")
         assert typed.end() == 0
         assert "\x1b[?1049l" in typed.seen, "the screen of before is not back"
 
@@ -37,7 +37,7 @@ def test_q_leaves_and_the_terminal_is_as_before(env: Env) -> None:
 def test_ctrl_c_leaves_with_its_status(env: Env) -> None:
     with Typed(env, *COMMAND, "top") as typed:
         typed.see("nobody asks")
-        typed.type("\x03")
+        typed.enter("\x03")
         assert typed.end() == 130
 
 

@@ -58,7 +58,7 @@ def test_ctrl_c_and_a_killed_stokerctl_give_the_clock_back_and_the_next_one_goes
     typed = Typed(env, *COMMAND, "calibrate")
     try:
         until(lambda: cap_khz(daemon) < TOP and len(points(daemon)) > 3, "some points")
-        typed.type("\x03")
+        typed.enter("\x03")
         typed.see("clocks are given back")
     finally:
         assert typed.process.wait(10) == 130

@@ -209,17 +209,17 @@ def test_a_new_kept_chat_tells_its_id_and_what_was_left_out(env: Env) -> None:
     with Typed(env, *COMMAND, "chat", "--new") as typed:
         found = typed.see(r"kept as [0-9a-f]{32}")
         for word in ("one", "two", "three"):
-            typed.type(f"{word}\n")
+            typed.enter(f"{word}\n")
             typed.see(f"{word}.*{word}.*> ")
-        typed.type("four\n")
+        typed.enter("four\n")
         typed.see("1 earlier turn was left out.*> ")
-        typed.type("/reset\n")
+        typed.enter("/reset\n")
         typed.see("The agent keeps this one.*> ")
-        typed.type("/system be brief\n")
+        typed.enter("/system be brief\n")
         typed.see("Set.*> ")
-        typed.type("five\n")
+        typed.enter("five\n")
         typed.see("2 earlier turns were left out.*> ")
-        typed.type("\x04")
+        typed.enter("\x04")
         assert typed.end() == 0
     key = found.rsplit(" ", 1)[1]
     facts = json.loads(ctl(env, "--json", "sessions", "show", key).stdout)["facts"]

@@ -44,7 +44,7 @@ def known(session: Session) -> object:
 def runner_again(daemon: Stokerd, old: psutil.Process) -> None:
     def fresh() -> bool:
         status = daemon.status()
-        return status["state"] == "ready" and status["runner_pid"] != old.pid
+        return bool(status["state"] == "ready" and status["runner_pid"] != old.pid)
 
     until(fresh, "a new runner")
 

@@ -79,13 +79,13 @@ def test_on_a_terminal_it_ends_in_a_chat(env: Env, root: Path) -> None:
         typed.see("s \"wood and coal\"\n.*\n\\('wood and coal',\\)\n", 60)
         typed.see("5/7.*kill -9.*engine-failed.*recovery", 60)
         typed.see("6/7.*hottest.*7/7.*stokerctl chat\n.*> ", 60)
-        typed.type("!slow 100 " + " ".join(f"word{n}" for n in range(1, 60)) + "\n")
+        typed.enter("!slow 100 " + " ".join(f"word{n}" for n in range(1, 60)) + "\n")
         typed.see("\n ?word1 word2")
-        typed.type("\x03")
+        typed.enter("\x03")
         typed.see(r"\(stopped\)\n.*> ")
-        typed.type("still here\n")
+        typed.enter("still here\n")
         typed.see("\nstill here\n.*> ")
-        typed.type("\x04")
+        typed.enter("\x04")
         assert typed.end() == 0
         assert "Traceback" not in typed.text()
     _nothing_left(env)
@@ -95,7 +95,7 @@ def test_on_a_terminal_it_ends_in_a_chat(env: Env, root: Path) -> None:
 def test_ctrl_c_at_any_moment_leaves_nothing_behind(env: Env, root: Path, step: str) -> None:
     with Typed(env, *COMMAND, "--engine", "echo", cwd=root) as typed:
         typed.see(step, 60)
-        typed.type("\x03")
+        typed.enter("\x03")
         assert typed.end() == 130
         assert "Traceback" not in typed.text()
     _nothing_left(env)

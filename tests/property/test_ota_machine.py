@@ -40,7 +40,7 @@ ACTIVE = (Phase.ACTIVATING, Phase.TESTING, Phase.COMMITTED, Phase.ROLLING_BACK)
 
 
 def _run(*events: Event, journal: Journal | None = None) -> tuple[Journal, list[Do]]:
-    state, done = journal or Journal(), []
+    state, done = journal or Journal(), list[Do]()
     for event in events:
         state, todo = step(state, event)
         done += todo

@@ -20,7 +20,7 @@ T = TypeVar("T", bytes, str)
 @st.composite
 def _cut(draw: st.DrawFn, whole: st.SearchStrategy[T]) -> tuple[T, list[T]]:
     value = draw(whole)
-    cuts = draw(st.lists(st.integers(0, len(value)), max_size=12))
+    cuts: list[int] = draw(st.lists(st.integers(0, len(value)), max_size=12))
     edges = [0, *sorted(cuts), len(value)]
     return value, [value[a:b] for a, b in pairwise(edges)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_result_shows_medians_with_units_and_spread() -> None:
 def test_a_change_says_whether_it_is_one_and_for_the_better(
     figure: Figure, before: tuple[float, ...], after: tuple[float, ...], said: str
 ) -> None:
-    old, new = (_bench(**{figure.key: values}) for values in (before, after))
+    old, new = (replace(_bench(), values={figure.key: found}) for found in (before, after))
     assert change(figure, old, new) == said
 
 

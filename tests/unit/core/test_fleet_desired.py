@@ -109,5 +109,6 @@ def test_an_update_of_ones_own_is_outside_the_groups_campaign() -> None:
 
 
 def test_a_share_that_is_no_number_reaches_nobody() -> None:
-    for percent in (True, "100", None, []):
+    shares: tuple[object, ...] = (True, "100", None, [])
+    for percent in shares:
         assert not any(fleet_desired.takes_part({"percent": percent}, str(n)) for n in range(99))

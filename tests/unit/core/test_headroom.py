@@ -29,7 +29,7 @@ def test_not_a_number_changes_nothing() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=40))
 def test_what_was_said_always_adds_up_to_where_we_are(course: list[float]) -> None:
-    below, standing = 0, set()
+    below, standing = 0, set[float]()
     for headroom in course:
         below, news = crossed(below, headroom)
         for crossing in news:

@@ -95,7 +95,7 @@ def test_first_restart_is_immediate_and_later_ones_wait_longer_up_to_the_cap() -
 def test_kill_from_outside_restarts_at_once_and_does_not_blame_the_model() -> None:
     state, actions = run(ready("a"), Exited(at(3), KILLED))
     assert actions == [RunnerGone("runner killed by signal 9", ordered=False)]
-    assert supervisor.next_wake_s(state) == 3
+    assert supervisor.next_wake_s(state) == 3.0
     for _ in range(10):
         state = crash_again(state, 3, KILLED)
     assert state.aside == {}
@@ -209,7 +209,7 @@ def test_a_lost_link_waits_for_the_exit_and_counts_as_a_crash() -> None:
     state, actions = run(ready("a"), LinkLost(at(3), "bad frame"), Exited(at(4), CRASH))
     assert actions[0] == CloseLink()
     assert state.phase is Phase.BACKOFF
-    assert state.crashes["a"] == (4,)
+    assert state.crashes["a"] == (4.0,)
 
 
 @pytest.mark.parametrize("how", [RunnerExit(status=203), CRASH, RunnerExit(status=69)])
@@ -252,7 +252,7 @@ def test_a_steady_runner_starts_its_backoff_anew() -> None:
     assert state.wake_s > 3
     state, _ = run(state, Tick(state.wake_s), Greeted(at(4)), LoadDone(at(4)))
     state, _ = run(state, Exited(at(4 + 61), KILLED))
-    assert state.wake_s == 65
+    assert state.wake_s == 65.0
 
 
 def test_the_last_good_model_is_the_one_that_finished_a_job() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Waits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stop: bool = False) -> None:
         self.now, self._stop = 0.0, stop
-        monkeypatch.setattr(config_retry.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
     def __call__(self, seconds: float) -> bool:
         self.now += seconds

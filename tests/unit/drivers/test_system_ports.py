@@ -49,7 +49,7 @@ def test_a_notifier_nobody_listens_to_takes_every_call(make: type[Notifier]) -> 
     for call in (notifier.ready, notifier.watchdog, notifier.reloading, notifier.stopping):
         call()
     notifier.status("fine")
-    assert notifier.watchdog_interval_s() == 0
+    assert notifier.watchdog_interval_s() == 0.0
 
 
 def test_systemd_hears_each_word(manager: socket.socket) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.core.model_shapes import QWEN_1_5B
 
+from stoker.cli.verb import Verb
 from stoker.errors import FileUnreadable
 from stoker.models import main, manpage, quantizing, words
 from stoker.models.study import Notebook, identity, read_text
@@ -48,9 +49,7 @@ def test_the_types_offered_are_those_the_quantiser_knows() -> None:
 
 
 @pytest.mark.parametrize("verb", words.VERBS, ids=lambda verb: verb.name)
-def test_every_verb_has_help_with_examples(
-    verb: words.Verb, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verb_has_help_with_examples(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([verb.name, "--help"]) == 0
     said = capsys.readouterr().out
     assert verb.text in said

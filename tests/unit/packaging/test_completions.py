@@ -22,7 +22,7 @@ def _completed(root: Path, *words: str) -> set[str]:
     program = words[0]
     ask = _ASK.replace("@FUNCTION@", program.replace("-", "_"))
     script = root / f"docs/completion/{program}.bash"
-    command = ["bash", "-c", ask, "bash", script, *words]
+    command = ["bash", "-c", ask, "bash", str(script), *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return set(done.stdout.split())
 

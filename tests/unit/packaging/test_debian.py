@@ -109,7 +109,7 @@ def test_a_cross_build_stops_where_a_library_needs_more_than_is_declared(
     program = root / ".ci/steps/shlibs-ceiling.sh"
 
     def told(*ceilings: str) -> tuple[int, str]:
-        command = [program, tmp_path, *ceilings]
+        command = [str(program), str(tmp_path), *ceilings]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         return done.returncode, done.stderr
 
@@ -166,7 +166,7 @@ def test_the_page_of_the_configuration_tells_every_setting(root: Path) -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
 def test_man_can_show_every_page(root: Path) -> None:
     for page in (root / "docs/man").iterdir():
-        command = ["groff", "-Kutf8", "-man", "-ww", "-Tutf8", "-z", page]
+        command = ["groff", "-Kutf8", "-man", "-ww", "-Tutf8", "-z", str(page)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert not done.stderr, page.name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.near_ties import NEAR_NATS, Choice, choices, undecided
+from bench.tie_movement import movements
 
 FAR = NEAR_NATS * 2
 NEAR = NEAR_NATS / 2
@@ -37,3 +38,9 @@ def test_distances_are_read_from_log_probabilities_without_the_chosen_token() ->
     top = [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -0.75}]
     made = choices([{"token": "a", "logprob": -0.5, "top_logprobs": top}])
     assert made == (Choice("a", (("b", 0.25),)),)
+
+
+def test_company_moves_distances_up_to_where_the_texts_part() -> None:
+    alone = (Choice("a", (("b", 0.5), ("far", 3.0))), Choice("c", (("d", 0.25),)), Choice("e"))
+    beside = (Choice("a", (("b", 0.75), ("far", 1.0))), Choice("d", (("c", 0.5),)), Choice("z"))
+    assert movements(alone, beside) == [0.25, 0.75]

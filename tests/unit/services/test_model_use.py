@@ -278,7 +278,7 @@ def test_a_model_that_would_have_to_shrink_beside_the_old_one_loads_after_it_ins
     rig = Rig(two(), FakeMemory(8 << 30))
     rig.start()
 
-    def no_room(*_: object) -> Load:
+    def no_room(*_: Any, **__: Any) -> Load:
         raise errors.InsufficientMemory("context 4096 to 512")
 
     parts = rig.loop.runners.parts

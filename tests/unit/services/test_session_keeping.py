@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.fakes.doors import FakeAuthority
@@ -20,15 +22,17 @@ def test_only_the_owner_may_use_a_session() -> None:
     session = rig.create()
     service = rig.service
     for owner in (BOB, ROOT):
-        for call in (
+        calls: tuple[Future[Any], ...] = (
             service.get(session, owner), service.turns(session, owner, 0, 1),
             service.fork(session, owner), service.export(session, owner),
             service.configure(session, owner, lambda now: now), service.close(session, owner),
             service.append(session, owner, Ask(prompt="x"), Delivery(), -1),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for call in calls:
             with pytest.raises(errors.NotFound):
                 rig.get(call)
-    for call in (service.delete(session, BOB), service.find(session, BOB)):
+    others: tuple[Future[Any], ...] = (service.delete(session, BOB), service.find(session, BOB))
+    for call in others:
         with pytest.raises(errors.NotFound):
             rig.get(call)
 
