@@ -9,6 +9,7 @@ _stoker_ota() {
     done
     case $previous in
     --codec) words="smallest zstd bz2" ;;
+    --signer) words="1 2 3 4 5 6 7" ;;
     --role) words="trust release catalog fleet policy" ;;
     --abort | --adapter | --after | --base | --blobs | --broker | --ca | --certificate | --days | --device | --directory | --expires-s | --export | --group | --id | --jobs | --keep | --key | --label | --ledger | --level | --lost-s | --margin | --max-rate | --max-ratio | --memory-limit | --model | --now | --operator | --output | --passphrase-file | --password-file | --pki | --policy | --root | --runtime | --soak-s | --source | --steps | --success | --threshold | --to-group | --trust | --username | --version | --wait-s | --window | -o) return ;;
     *)
@@ -23,7 +24,7 @@ _stoker_ota() {
         "trust") words="show renew rotate revoke -h --help" ;;
         "trust show") words="-h --help --json" ;;
         "trust renew") words="-h --help --pki --passphrase-file --now --days --json" ;;
-        "trust rotate") words="trust release catalog fleet policy -h --help --pki --passphrase-file --revoke --now --days --json" ;;
+        "trust rotate") words="trust release catalog fleet policy -h --help --pki --passphrase-file --revoke --signer --now --days --json" ;;
         "trust revoke") words="-h --help --pki --passphrase-file --now --days --json" ;;
         "sign") words="-h --help --pki --passphrase-file --role -o --output --json" ;;
         "runtime") words="pack list -h --help" ;;

@@ -47,14 +47,16 @@ def init_pki(args: Namespace, console: Console) -> None:
     ring, now = Keyring(args), moment(args)
     if (ring.folder / "keys").exists():
         raise InvalidRequest(f"cannot make keys in {ring.folder}: there are some already")
-    holders = authority.found(args.operator, now, authority.Terms(), new_key)
+    holders = authority.found(args.operator, now, authority.Terms(), new_key, args.threshold)
     trust = authority.first_trust(holders, now, args.days, args.threshold)
     documents.parse_trust(documents.trust_payload(trust))  # before there are keys without it
     for holder in holders.values():
         ring.add(holder)
-    path = ring.save_trust(trust, (holders["trust"],))
+    path = ring.save_trust(trust, ring.signers("trust"))
     _said(console, {"trust": str(path), "keys": sorted(holders)}, f"{path}: version 1")
     console.note("Keep the keys of both anchors and intermediate-2 off line.")
+    if args.threshold > 1:
+        console.note("intermediate-1 too: whoever has its key can make signers.")
 
 
 def trust_show(args: Namespace, console: Console) -> None:
@@ -90,21 +92,22 @@ def trust_renew(args: Namespace, console: Console) -> None:
 
 def trust_rotate(args: Namespace, console: Console) -> None:
     ring, now = Keyring(args), moment(args)
-    trust, old = ring.trust(), ring.holder(args.role)
+    name = authority.signer_names(args.role)[args.signer - 1]
+    trust, old = ring.trust(), ring.holder(name)
     middle = ring.holder("intermediate-1")
     operator = middle.certificate.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
     days = authority.Terms().signer_days
     new = authority.issue(
-        args.role, str(operator[0].value), middle, now, days, new_key(), role=args.role
+        name, str(operator[0].value), middle, now, days, new_key(), role=args.role
     )
     if args.revoke:
         trust = replace(trust, revoked=trust.revoked | {chain.spki_hash(old.certificate)})
     # devices that only know the old trust must still accept its successor
-    signers = (old, new) if args.role == "trust" else (ring.holder("trust"),)
+    signers = (*ring.signers("trust"), *((new,) if args.role == "trust" else ()))
     # If this fails, the key that is to go is still the role's, and the next try revokes it; a new
     # key that was lost harms nobody.
     path, version = _next_trust(ring, args, trust, signers)
-    ring.put_aside(args.role)
+    ring.put_aside(name)
     ring.add(new)
     _said_trust(console, path, version)
 
@@ -130,8 +133,14 @@ def trust_revoke(args: Namespace, console: Console) -> None:
 def add_signature(args: Namespace, console: Console) -> None:
     data = folders.read(args.envelope)
     found = envelope.parse(data, max_bytes=len(data))
-    holder = Keyring(args).holder(args.role)
-    signed = authority.sign(found.payload_type, found.payload, (holder,))
+    have = {item.chain[0] for item in found.signatures}
+    signers = [one for one in Keyring(args).signers(args.role) if one.chain[0] not in have]
+    if not signers:
+        raise InvalidRequest(
+            f"cannot sign {args.envelope}: every {args.role} key of {args.pki} has signed it",
+            hint="--pki is the folder of whoever has still to sign",
+        )
+    signed = authority.sign(found.payload_type, found.payload, tuple(signers))
     extra = envelope.parse(signed, max_bytes=len(signed)).signatures
     both = replace(found, signatures=(*found.signatures, *extra))
     folders.write_new(args.output, envelope.encode(both))
@@ -149,7 +158,7 @@ def manifest_make(args: Namespace, console: Console) -> None:
         {path: measure_delta(here / path, wanted.chunk_size) for path in deltas},
     )
     made, ring = manifest.parse_manifest(payload), Keyring(args)
-    signers = tuple(ring.holder(role) for role in made.roles)
+    signers = tuple(one for role in made.roles for one in ring.signers(role))
     data = authority.sign(manifest.MANIFEST_TYPE, payload, signers)
     folders.write_new(args.output, data)
     facts = {"deployment": made.deployment_id, "version": made.version, "bytes": len(data)}
@@ -172,10 +181,10 @@ def catalog_make(args: Namespace, console: Console) -> None:
     catalog = Catalog(
         1 if before is None else before.version + 1, now, clock.later(now, args.days), entries
     )
-    signer = Keyring(args).holder("catalog")
+    signers = Keyring(args).signers("catalog")
     payload = documents.catalog_payload(catalog)
     documents.parse_catalog(payload)  # what a device would refuse is not signed
-    folders.write_new(args.output, authority.sign(documents.CATALOG_TYPE, payload, (signer,)))
+    folders.write_new(args.output, authority.sign(documents.CATALOG_TYPE, payload, signers))
     facts = {"version": catalog.version, "manifests": sorted(entries)}
     _said(console, facts, f"{args.output}: version {catalog.version}, {len(entries)} manifest(s)")
 
@@ -243,7 +252,7 @@ def _next_trust(
     following = replace(
         trust, version=trust.version + 1, issued_at=now, expires=clock.later(now, args.days)
     )
-    path = ring.save_trust(following, signers or (ring.holder("trust"),), ring.trust())
+    path = ring.save_trust(following, signers or ring.signers("trust"), ring.trust())
     return path, following.version
 
 

@@ -39,7 +39,8 @@ def _moment(parser: argparse.ArgumentParser, days: int) -> None:
 def _fill_init(parser: argparse.ArgumentParser) -> None:
     add = _pki(parser)
     add("--operator", metavar="NAME", default="stoker", help="organisation in the certificates")
-    add("--threshold", metavar="N", type=int, default=1, help="signers each role takes (default 1)")
+    add("--threshold", metavar="N", type=int, default=1,
+        help="signers each role takes, up to 7: release, release-2, … (default 1)")  # fmt: skip
     _moment(parser, 365)
 
 
@@ -56,6 +57,8 @@ def _fill_rotate(parser: argparse.ArgumentParser) -> None:
     add = _pki(parser)
     add("role", metavar="ROLE", choices=ROLES, help="whose signer gets a new key")
     add("--revoke", action="store_true", help="and the old key is worth nothing any more")
+    add("--signer", metavar="N", type=int, choices=range(1, 8), default=1,
+        help="which of the role's signers: 2 is release-2 (default 1)")  # fmt: skip
     _moment(parser, 365)
 
 
@@ -144,10 +147,14 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         ("init-pki",),
         "make keys, certificates and the first trust document",
-        "Make two anchors, an intermediate under each, a signer for each role, and trust version\n"
-        f"1. {_SIGNING} Keep the anchors' keys off line.",
+        "Make two anchors, an intermediate under each, signers for each role, and trust version\n"
+        f"1. {_SIGNING} Keep the anchors' keys off line.\n"
+        "With --threshold 2 nothing is accepted that one signer has signed alone. Move release-2\n"
+        "and so on to the folder of whoever is the second signer, who adds a signature with\n"
+        "'stoker-ota sign'. What is signed where several keys of a role lie is signed by all.",
         (
             "stoker-ota init-pki --operator 'Example Ltd' --pki pki",
+            "stoker-ota init-pki --threshold 2 --pki pki",
             "stoker-ota init-pki --passphrase-file secret --now 2026-01-31T12:00:00Z",
         ),
         _fill_init,
@@ -184,8 +191,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         ("sign",),
         "add a signature",
-        "Add one more signature to a signed document, for roles that take several signers.",
-        ("stoker-ota sign manifest.json --role release -o manifest-2.json",),
+        "Add the signatures of a role's keys in this folder to a signed document, for roles that\n"
+        "take several signers.",
+        ("stoker-ota sign manifest.json --role release --pki pki-of-bob -o manifest-2.json",),
         _fill_sign,
     ),
     Command(

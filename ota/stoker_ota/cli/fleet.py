@@ -44,7 +44,7 @@ def run(args: Namespace, console: Console) -> None:
 def command(args: Namespace, console: Console) -> None:
     to = fleet_orders.target(args.device, args.group, args.label)
     ring, now = Keyring(args), moment(Namespace(now=""))
-    holder = ring.holder(ROLE)  # a folder without keys is not begun by a sequence number
+    signers = ring.signers(ROLE)  # a folder without keys is not begun by a sequence number
     made = fleet_orders.command(
         args.word, to, args.args,
         identity=fleet_orders.uuid7(time.time_ns() // 1_000_000,
@@ -53,7 +53,7 @@ def command(args: Namespace, console: Console) -> None:
     )  # fmt: skip
     payload = fleet_documents.command_payload(made)
     fleet_documents.parse_command(payload)  # what a device would refuse is refused here
-    data = authority.sign(fleet_documents.COMMAND_TYPE, payload, (holder,))
+    data = authority.sign(fleet_documents.COMMAND_TYPE, payload, signers)
     if args.output is not None:
         folders.write_new(args.output, data)
         _said(console, {"command": made.id, "file": str(args.output)}, f"{args.output}: {made.id}")

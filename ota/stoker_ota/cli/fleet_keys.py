@@ -26,8 +26,8 @@ class Keys:
         _ = self._trust
 
     @cached_property
-    def _holder(self) -> authority.Holder:
-        return self._ring.holder(ROLE)
+    def _signers(self) -> tuple[authority.Holder, ...]:
+        return self._ring.signers(ROLE)
 
     @cached_property
     def _trust(self) -> Any:
@@ -36,7 +36,7 @@ class Keys:
     def sign(self, desired: Desired) -> bytes:
         payload = fleet_documents.desired_payload(desired)
         fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
-        return authority.sign(fleet_documents.DESIRED_TYPE, payload, (self._holder,))
+        return authority.sign(fleet_documents.DESIRED_TYPE, payload, self._signers)
 
     def read(self, data: bytes) -> Desired:
         """Time is no reason: an old one is ours as well."""

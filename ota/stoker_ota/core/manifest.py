@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import chunks, envelope, fields
-from stoker_ota.errors import BadDocument
+from stoker_ota.core import chunks, envelope, fields, web_rules
+from stoker_ota.errors import BadDocument, InvalidRequest
 from stoker_ota.getters import Table
 from stoker_ota.values.chunks import MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Chunks
 
@@ -268,6 +268,11 @@ def _sources(table: Table, key: str) -> tuple[Source, ...]:
     for index, text in enumerate(texts):
         if not text.startswith(("file:", "https:", "mqtt:")) or len(text) > 2048:
             table.refuse(f"{key}[{index}]", "is no file:, https: or mqtt: address")
+        try:
+            if text.startswith("https:"):
+                web_rules.address(text, plain=False)
+        except InvalidRequest as error:
+            table.refuse(f"{key}[{index}]", error.message)
     return tuple(Source(text) for text in texts)
 
 

@@ -28,6 +28,8 @@ from stoker_ota.errors import BadChain, InvalidRequest
 
 ANCHORS: Final = ("anchor-1", "anchor-2")
 """Two from the first day: the second one is there when the first is lost or expires."""
+MAX_THRESHOLD: Final = 7
+"""So that two roles' signers, or one role's and a key that takes over, fit into an envelope."""
 CLOCK_SKEW: Final = timedelta(days=1)
 """Certificates are valid from a day ago: a device's clock may be behind."""
 
@@ -58,11 +60,18 @@ class Terms:
     signer_days: int = 2 * 365
 
 
-def found(operator: str, now: datetime, terms: Terms, make_key: MakeKey) -> dict[str, Holder]:
-    """All holders by name: anchors, an intermediate under each, a signer for each role.
+def found(
+    operator: str, now: datetime, terms: Terms, make_key: MakeKey, threshold: int = 1
+) -> dict[str, Holder]:
+    """All holders by name: anchors, an intermediate under each, ``threshold`` signers for each
+    role. InvalidRequest for a threshold outside 1..MAX_THRESHOLD.
 
     Signers stand under the first anchor; the second one's are for the day it is needed.
     """
+    if not 1 <= threshold <= MAX_THRESHOLD:
+        raise InvalidRequest(
+            f"cannot make keys: threshold {threshold} is outside 1..{MAX_THRESHOLD}"
+        )
     holders: dict[str, Holder] = {}
     for number, anchor_name in enumerate(ANCHORS, 1):
         anchor = issue(anchor_name, operator, None, now, terms.anchor_days, make_key(), ca=True)
@@ -73,8 +82,17 @@ def found(operator: str, now: datetime, terms: Terms, make_key: MakeKey) -> dict
         holders |= {anchor.name: anchor, middle.name: middle}
     for role in documents.ROLES:
         middle = holders["intermediate-1"]
-        holders[role] = issue(role, operator, middle, now, terms.signer_days, make_key(), role=role)
+        for name in signer_names(role)[:threshold]:
+            holders[name] = issue(
+                name, operator, middle, now, terms.signer_days, make_key(), role=role
+            )
     return holders
+
+
+def signer_names(role: str) -> tuple[str, ...]:
+    """What the signers of a role are called: release, release-2, release-3, …"""
+    others = (f"{role}-{number}" for number in range(2, MAX_THRESHOLD + 1))
+    return (role, *others)
 
 
 def issue(

@@ -49,6 +49,10 @@ def test_the_page_shows_it() -> None:
         ('expect = ["Paris"]', 'expect = [""]', "must name what"),
         ("soak_s = 600", "soke_s = 600", "did you mean soak_s"),
         ("version = 2 ", "version = 0 ", "outside"),
+        ('["file:blobs/{sha256}"]', '["ftp://a/b"]', "no file:, https: or mqtt:"),
+        ('["file:blobs/{sha256}"]', '["https://[/x"]', "Invalid IPv6"),
+        ('["file:blobs/{sha256}"]', '["https://user:word@a/x"]', "must not hold a password"),
+        ('["file:blobs/{sha256}"]', '["https:///x"]', "no https address"),
     ],
 )
 def test_what_a_device_refuses_is_never_published(old: str, new: str, reason: str) -> None:
