@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import chunks, envelope, fields, web_rules
-from stoker_ota.errors import BadDocument, InvalidRequest
+from stoker_ota.core import chunks, envelope, fields
+from stoker_ota.core.sources import Source, read_sources
+from stoker_ota.errors import BadDocument
 from stoker_ota.getters import Table
 from stoker_ota.values.chunks import MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Chunks
 
 MANIFEST_TYPE: Final = "application/vnd.stoker.manifest.v1+json"
 MAX_MANIFEST_BYTES: Final = 256 << 10
 MAX_ARTIFACTS: Final = 32
-MAX_SOURCES: Final = 16
+MAX_DELTAS: Final = 16
 MAX_PROBES: Final = 32
 MAX_CANARIES: Final = 8
 MAX_WORDS: Final = 64
@@ -29,13 +30,6 @@ KINDS: Final = ("model", "adapter", "runtime", "policy")
 SIGNERS: Final = ("release", "policy")
 """Roles of the trust document: ``policy`` signs policies, ``release`` all the rest."""
 _DAY_S: Final = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where an artifact's whole bytes or a delta may be fetched; ``uri`` as in ota.md."""
-
-    uri: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +214,8 @@ def _artifact(table: Table) -> Artifact:
         size=table.whole("size", low=0, high=MAX_BYTES),
         sha256=fields.sha256(table, "sha256"),
         base_sha256=fields.sha256(table, "base_sha256") if table.has("base_sha256") else "",
-        full=_sources(table, "full"),
-        deltas=tuple(_delta(entry) for entry in table.tables("deltas", max_items=MAX_SOURCES)),
+        full=read_sources(table, "full"),
+        deltas=tuple(_delta(entry) for entry in table.tables("deltas", max_items=MAX_DELTAS)),
         chunks=_chunks(table),
     )
     if item.kind == "adapter" and not item.base_sha256:
@@ -238,7 +232,7 @@ def _delta(table: Table) -> Delta:
         size=table.whole("size", low=1, high=MAX_BYTES),
         sha256=fields.sha256(table, "sha256"),
         index_sha256=fields.sha256(table, "index_sha256"),
-        sources=_sources(table, "sources"),
+        sources=read_sources(table, "sources"),
         chunks=_chunks(table),
     )
     if not delta.sources:
@@ -261,19 +255,6 @@ def _chunks(table: Table) -> Chunks | None:
     except BadDocument as error:
         table.refuse("chunks", error.message)
     return found
-
-
-def _sources(table: Table, key: str) -> tuple[Source, ...]:
-    texts = table.texts(key, (), max_items=MAX_SOURCES)
-    for index, text in enumerate(texts):
-        if not text.startswith(("file:", "https:", "mqtt:")) or len(text) > 2048:
-            table.refuse(f"{key}[{index}]", "is no file:, https: or mqtt: address")
-        try:
-            if text.startswith("https:"):
-                web_rules.address(text, plain=False)
-        except InvalidRequest as error:
-            table.refuse(f"{key}[{index}]", error.message)
-    return tuple(Source(text) for text in texts)
 
 
 def _targets(table: Table) -> Targets:
