@@ -17,16 +17,8 @@ from stoker_ota.errors import BadSignature
 
 WHEN = "2026-01-31T12:00:00Z"
 NOW = Now(clock.parse("2026-02-01T00:00:00Z", "now"), trusted=True)
-RECIPE = """
-deployment_id = "chat"
-version = 1
-[[artifacts]]
-kind = "model"
-name = "chat"
-version = "2"
-release_counter = 2
-file = "v2"
-"""
+HEAD = 'deployment_id = "chat"\nversion = 1\n[[artifacts]]\nkind = "model"\nname = "chat"\n'
+RECIPE = HEAD + 'version = "2"\nrelease_counter = 2\nfile = "v2"\n'
 
 
 def ota(line: str, status: int = 0) -> None:
