@@ -147,8 +147,8 @@ class World:
         for role in documents.ROLES:
             self.parties[role] = self.signer(role)
 
-    def signer(self, role: str, **wishes: object) -> Party:
-        wish = Wish(name=f"{role} signer", uris=(uri(role),), **wishes)  # type: ignore[arg-type]
+    def signer(self, role: str, name: str = "", **wishes: object) -> Party:
+        wish = Wish(name=name or f"{role} signer", uris=(uri(role),), **wishes)  # type: ignore[arg-type]
         return make(wish, self.anchor)
 
     def trust(self, version: int = 1, **changes: object) -> Trust:

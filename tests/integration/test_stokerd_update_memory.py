@@ -55,9 +55,15 @@ def test_what_fits_in_no_way_waits_and_what_never_will_fails_at_once(
 ) -> None:
     total = psutil.virtual_memory().total
     job = rig.install(updating, bundle(operator, 1, total - 32 * MIB))
-    until(lambda: "at least" in str(rig.look(updating, job)), f"wait; log:\n{updating.text()}")
-    told = rig.look(updating, job)
-    assert (told["State"], told["Phase"], told["BytesOnWire"]) == ("waiting", "preflight", 0)
+
+    def waits() -> bool:
+        """Again and again it looks: then it is running for a moment, with the old reason."""
+        told = rig.look(updating, job)
+        assert told["BytesOnWire"] == 0
+        state = (told["State"], told["Phase"])
+        return state == ("waiting", "preflight") and "at least" in str(told)
+
+    until(waits, f"wait; log:\n{updating.text()}")
     updating.client.call(contract.UPDATE_JOB, "Cancel", path=job)
     rig.rest(updating)
     ended = rig.end(updating, rig.install(updating, bundle(operator, 2, total + 1024 * MIB)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,17 @@ def ota(line: str, status: int = 0) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two people: ``pki`` has the first key of each role, ``bob`` the second ones."""
+    """Two people: ``pki`` has the first key of each role, ``bob`` the second ones. Certificates
+    are everybody's."""
     monkeypatch.chdir(tmp_path)
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     ota(f"init-pki --threshold 2 --now {WHEN}")
-    for folder in ("keys", "certificates"):
-        Path("bob", folder).mkdir(parents=True)
-        for path in Path("pki", folder).glob("*-2.pem"):
-            if not path.name.startswith(("anchor", "intermediate")):
-                path.rename(Path("bob", folder, path.name))
+    shutil.copytree("pki/certificates", "bob/certificates")
+    Path("bob/keys").mkdir()
+    for path in Path("pki/keys").glob("*-2.pem"):
+        if not path.name.startswith(("anchor", "intermediate")):
+            path.rename(Path("bob/keys", path.name))
     Path("chat.toml").write_text(RECIPE)
     Path("v2").write_bytes(b"a model" * 100)
     return tmp_path
@@ -80,29 +82,105 @@ def test_a_threshold_that_no_envelope_holds_is_refused(
     assert not Path("many").exists()
 
 
-def test_the_second_signer_s_key_is_changed_with_everybody_s_consent(home: Path) -> None:
-    for folder in ("keys", "certificates"):  # both have come to one desk
-        for path in Path("bob", folder).iterdir():
-            path.rename(Path("pki", folder, path.name))
-    first = read_trust(Path("pki/trust/1.json"))
-    for words in ("release --signer 2 --revoke", "trust --signer 2 --revoke", "trust"):
-        ota(f"trust rotate {words} --now {WHEN}")
-    steps = [Path(f"pki/trust/{number}.json").read_bytes() for number in (2, 3, 4)]
-    last, _ = gate.walk_trust(steps, first)
-    assert (last.version, len(last.revoked)) == (4, 2)
-    ota(f"manifest make chat.toml -o chat.json --now {WHEN}")
-    ota(f"catalog make chat.json -o catalog.json --now {WHEN}")
-    assert believed("pki/trust/4.json", "catalog.json", "chat.json") == 1
+def half_signed(capsys: pytest.CaptureFixture[str]) -> bool:
+    return "1 of 2 signers" in capsys.readouterr().err
 
 
-def test_a_signer_who_revokes_himself_is_refused_before_the_other_one_signs(
+def co_signed(version: int) -> bytes:
+    """Trust with Bob's signature in its place; its bytes."""
+    path = Path(f"pki/trust/{version}.json")
+    ota(f"sign {path} --role trust --pki bob -o both.json")
+    Path("both.json").replace(path)
+    return path.read_bytes()
+
+
+def test_the_second_signer_s_key_is_changed_with_everybody_s_consent(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ota("trust revoke pki/certificates/trust.pem", status=64)
-    assert "it would sign this trust" in capsys.readouterr().err
+    """Also when it is lost; the new one moves to Bob."""
+    first = read_trust(Path("pki/trust/1.json"))
+    Path("bob/keys/release-2.pem").unlink()
+    steps = []
+    for version, words in ((2, "release --signer 2 --revoke"), (3, "trust --revoke")):
+        ota(f"trust rotate {words} --now {WHEN}")
+        assert half_signed(capsys)
+        steps.append(co_signed(version))
+    Path("pki/keys/release-2.pem").rename("bob/keys/release-2.pem")
+    shutil.copytree("pki/certificates", "bob/certificates", dirs_exist_ok=True)
+    last, _ = gate.walk_trust(steps, first)
+    assert (last.version, len(last.revoked)) == (3, 2)
+    ota(f"manifest make chat.toml -o half.json --now {WHEN}")
+    assert half_signed(capsys)
+    ota("sign half.json --role release --pki bob -o chat.json")
+    assert "signed by release, release-2" in capsys.readouterr().out
+    ota(f"catalog make chat.json -o half-catalog.json --now {WHEN}")
+    ota("sign half-catalog.json --role catalog --pki bob -o catalog.json")
+    assert believed("pki/trust/3.json", "catalog.json", "chat.json") == 1
+
+
+def test_nobody_is_two_people_by_an_old_key_and_a_new_one(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --revoke both keys may sign; together they are still one signer."""
+    shutil.copytree("pki", "old")
+    ota(f"trust rotate release --now {WHEN}")
+    ota(f"manifest make chat.toml -o half.json --now {WHEN}")
+    ota("sign half.json --role release --pki old -o twice.json")
+    capsys.readouterr()
+    with pytest.raises(BadSignature, match="1 of 2"):
+        gate.open_signed(
+            Path("twice.json").read_bytes(), MANIFEST_TYPE, "release",
+            read_trust(Path("pki/trust/1.json")), max_bytes=1 << 16,
+        )  # fmt: skip
+    co_signed(2)
+    first = read_trust(Path("pki/trust/1.json"))
+    ota(f"trust rotate trust --now {WHEN}")
+    with pytest.raises(BadSignature, match="1 of 2"):
+        gate.walk_trust([Path(f"pki/trust/{n}.json").read_bytes() for n in (2, 3)], first)
+
+
+def test_nothing_follows_a_trust_that_others_have_still_to_sign(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ota(f"trust renew --now {WHEN}")
+    for words in ("renew", "rotate release", "revoke pki/certificates/fleet.pem"):
+        ota(f"trust {words}", status=65)
+        assert "cannot go on from pki/trust/2.json: " in capsys.readouterr().err
+    co_signed(2)
+    ota(f"trust renew --now {WHEN}")
+
+
+def test_a_signer_of_trust_is_not_revoked_without_another_in_the_place(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Too few would be left to sign this version, and every later one."""
+    for name, words in (("trust", "trust --revoke"), ("trust-2", "trust --signer 2 --revoke")):
+        ota(f"trust revoke pki/certificates/{name}.pem", status=64)
+        said = capsys.readouterr().err
+        assert "it would sign this trust" in said
+        assert f"trust rotate {words}" in said
     ota(f"trust revoke pki/certificates/release.pem --now {WHEN}")
-    ota("sign pki/trust/2.json --role trust --pki bob -o both.json")
     first = read_trust(Path("pki/trust/1.json"))
     with pytest.raises(BadSignature, match="1 of 2"):
         gate.accept_trust(Path("pki/trust/2.json").read_bytes(), first)
-    assert len(gate.accept_trust(Path("both.json").read_bytes(), first).revoked) == 1
+    assert len(gate.accept_trust(co_signed(2), first).revoked) == 1
+    ota("trust revoke pki/certificates/release.pem", status=64)
+    assert "revoked already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role", ["catalog", "trust"])
+def test_a_signature_that_can_never_count_is_not_added(
+    home: Path, capsys: pytest.CaptureFixture[str], role: str
+) -> None:
+    ota(f"manifest make chat.toml -o half.json --now {WHEN}")
+    ota(f"sign half.json --role {role} --pki bob -o both.json", status=64)
+    assert "of the role release or policy" in capsys.readouterr().err
+    assert not Path("both.json").exists()
+
+
+def test_a_command_that_too_few_have_signed_is_not_sent(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "command runtime.restart --device a --broker mqtt://127.0.0.1:1"
+    ota(words, status=77)
+    assert "1 of 2" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 from stoker_ota.cli.authoring import read_catalog, read_manifest
 from stoker_ota.cli.console import Bar, Console, size
 from stoker_ota.cli.keyring import moment, read_trust
-from stoker_ota.core import bundle, chunks, documents, gate
+from stoker_ota.core import bundle, chunks, documents, gate, rules
 from stoker_ota.core.clock import Now
 from stoker_ota.core.floors import Floors
 from stoker_ota.core.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -24,9 +24,12 @@ def make(args: Namespace, console: Console) -> None:
     catalog = read_catalog(args.catalog)
     made: dict[str, Manifest] = {}
     for path in args.manifests:
-        found = read_manifest(folders.read(path, MAX_MANIFEST_BYTES * 2))
-        if found.deployment_id not in catalog.manifests:
+        data = folders.read(path, MAX_MANIFEST_BYTES * 2)
+        found = read_manifest(data)
+        name = found.deployment_id
+        if name not in catalog.manifests:
             raise MixAndMatch(f"cannot bundle {path}: the catalog does not list it")
+        rules.listed(name, catalog.manifests, data, found.version)
         made[found.deployment_id] = found
         _copy(path, args.output / bundle.manifest_path(found.deployment_id))
     wanted, pieces = bundle.blobs(made.values()), bundle.chunked(made.values())

@@ -17,7 +17,7 @@ from stoker_ota.cli import broker_words, desired
 from stoker_ota.cli.console import Console
 from stoker_ota.cli.fleet_keys import ROLE
 from stoker_ota.cli.keyring import Keyring, moment, new_key
-from stoker_ota.core import fleet_documents, fleet_orders, strict_json
+from stoker_ota.core import fleet_documents, fleet_orders, gate, strict_json
 from stoker_ota.core.fields import MAX_VERSION
 from stoker_ota.core.fleet_documents import Command, Target
 from stoker_ota.core.topics import Topics
@@ -58,6 +58,9 @@ def command(args: Namespace, console: Console) -> None:
         folders.write_new(args.output, data)
         _said(console, {"command": made.id, "file": str(args.output)}, f"{args.output}: {made.id}")
         return
+    if ring.has_trust:
+        limit = fleet_documents.MAX_COMMAND_BYTES
+        gate.open_signed(data, fleet_documents.COMMAND_TYPE, ROLE, ring.trust(), max_bytes=limit)
     _send(args, console, made, data)
 
 

@@ -36,7 +36,9 @@ class Keys:
     def sign(self, desired: Desired) -> bytes:
         payload = fleet_documents.desired_payload(desired)
         fleet_documents.parse_desired(payload)  # what a device would refuse is refused here
-        return authority.sign(fleet_documents.DESIRED_TYPE, payload, self._signers)
+        data = authority.sign(fleet_documents.DESIRED_TYPE, payload, self._signers)
+        self.read(data)  # what too few have signed would be asked of devices in vain
+        return data
 
     def read(self, data: bytes) -> Desired:
         """Time is no reason: an old one is ours as well."""

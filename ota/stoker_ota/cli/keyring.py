@@ -16,12 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from stoker_ota.core import clock, documents, envelope, gate
+from stoker_ota.core import chain, clock, documents, envelope, gate
 from stoker_ota.core.documents import Trust
 from stoker_ota.drivers import folders
-from stoker_ota.errors import BadDocument, FileUnreadable, InvalidRequest, OtaError
+from stoker_ota.errors import BadChain, BadDocument, FileUnreadable, InvalidRequest, OtaError
 from stoker_ota.services import authority
 from stoker_ota.services.authority import Holder
 
@@ -82,8 +83,32 @@ class Keyring:
 
     def signers(self, role: str) -> tuple[Holder, ...]:
         """Everybody of this role whose key is here. FileUnreadable when nobody's is."""
-        here = [name for name in authority.signer_names(role) if self._key(name).exists()]
-        return tuple(self.holder(name) for name in here or (role,))
+        return self.here(role) or (self.holder(role),)
+
+    def here(self, role: str) -> tuple[Holder, ...]:
+        """As ``signers``; nobody is no error."""
+        names = authority.signer_names(role)
+        return tuple(self.holder(name) for name in names if self._key(name).exists())
+
+    def certificate(self, name: str) -> x509.Certificate:
+        """Of somebody whose key may be elsewhere. FileUnreadable, BadChain."""
+        path = self._certificate(name)
+        try:
+            return x509.load_pem_x509_certificates(folders.read(path))[0]
+        except ValueError as error:
+            raise BadChain(f"cannot read {path}: it is no certificate in PEM") from error
+
+    def signer_of(self, role: str, spki: str) -> int:
+        """Which of the role's signers has this key; 0: none has it any more, or yet."""
+        for number, name in enumerate(authority.signer_names(role), 1):
+            here = self._certificate(name).exists()
+            if here and chain.spki_hash(self.certificate(name)) == spki:
+                return number
+        return 0
+
+    @property
+    def has_trust(self) -> bool:
+        return bool(folders.versions(self.folder / "trust"))
 
     def trust(self) -> Trust:
         """The newest version. FileUnreadable when there is none."""
@@ -91,15 +116,25 @@ class Keyring:
         if not numbers:
             raise FileUnreadable(
                 f"cannot read {self.folder}/trust: there is no trust document",
-                hint="make one with 'stoker-ota init-pki'",
+                hint="make one with 'stoker-ota init-pki', or copy that of whoever did",
             )
-        path = self.folder / "trust" / f"{numbers[-1]}.json"
-        try:
-            return read_trust(path)
-        except FileUnreadable:
-            raise
-        except OtaError as error:
-            raise BadDocument(f"cannot use {path}: {error.message}") from error
+        return read_trust(self._trust(numbers[-1]))
+
+    def settled_trust(self) -> Trust:
+        """The newest version, which everybody has signed who must: what follows one that devices
+        refuse is refused, too. BadDocument and what ``trust`` raises."""
+        trust = self.trust()
+        if trust.version > 1 and self._trust(trust.version - 1).exists():
+            path = self._trust(trust.version)
+            try:
+                gate.accept_trust(folders.read(path), read_trust(self._trust(trust.version - 1)))
+            except OtaError as error:
+                raise BadDocument(
+                    f"cannot go on from {path}: {error.message}",
+                    hint="the others add theirs with 'stoker-ota sign', and the result takes its "
+                    "place",
+                ) from error
+        return trust
 
     def save_trust(
         self, trust: Trust, signers: tuple[Holder, ...], before: Trust | None = None
@@ -107,13 +142,17 @@ class Keyring:
         """After ``before``. What devices would refuse is not written: no later one would get by it.
         BadDocument, BadChain, BadSignature.
         """
-        path = self.folder / "trust" / f"{trust.version}.json"
+        path = self._trust(trust.version)
         payload = documents.trust_payload(trust)
         documents.parse_trust(payload)
         data = authority.sign(documents.TRUST_TYPE, payload, signers)
-        _judge(data, trust, before, len(signers))
+        people = {holder.name for holder in signers}
+        _judge(data, trust, before, len(people))
         folders.write_new(path, data)
         return path
+
+    def _trust(self, version: int) -> Path:
+        return self.folder / "trust" / f"{version}.json"
 
     def _key(self, name: str) -> Path:
         return self.folder / "keys" / f"{name}.pem"
@@ -139,8 +178,11 @@ def _judge(data: bytes, trust: Trust, before: Trust | None, signers: int) -> Non
 def read_trust(path: Path) -> Trust:
     """A trust document taken as it is: an operator's own file, or what a device was born with."""
     data = folders.read(path, documents.MAX_TRUST_BYTES * 2)
-    found = envelope.parse(data, max_bytes=documents.MAX_TRUST_BYTES * 2)
-    return documents.parse_trust(found.payload)
+    try:
+        found = envelope.parse(data, max_bytes=documents.MAX_TRUST_BYTES * 2)
+        return documents.parse_trust(found.payload)
+    except OtaError as error:
+        raise BadDocument(f"cannot use {path}: {error.message}") from error
 
 
 def moment(args: Namespace) -> datetime:

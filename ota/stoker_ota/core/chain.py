@@ -132,7 +132,9 @@ def _path(
     try:
         path = list(verifier.verify(leaf, list(rest)).chain)
     except (verification.VerificationError, ValueError) as error:
-        raise BadChain(str(error)) from error
+        # The library's words for "no candidate has a reason of its own" tell nothing.
+        why = "" if "candidates exhausted" in str(error) else f" ({error})"
+        raise BadChain(f"it does not lead to an anchor that is pinned{why}") from error
     if len(path) != len(rest) + 2:
         raise BadChain("a certificate is not part of its path")
     return path

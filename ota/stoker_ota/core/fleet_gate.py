@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from stoker_ota.core import fleet_documents, gate, rules
+from stoker_ota.core import chain, fleet_documents, gate, rules
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Trust
 from stoker_ota.core.fleet_documents import Command, Desired
-from stoker_ota.errors import Expired, OtaError
+from stoker_ota.errors import BadSignature, Expired, OtaError
 
 ROLE: Final = "fleet"
 
@@ -56,7 +56,7 @@ def _check(signed: gate.Signed, trust: Trust, issued: datetime, now: Now) -> Non
     """As many signers as the role asks for were valid when they signed, and no clock that can
     be believed says that their time is over.
     """
-    passed = 0
+    passed: list[chain.Signer] = []
     reason: OtaError = Expired("cannot accept the signature: nobody was valid then")
     for signer in signed.signers:
         try:
@@ -66,6 +66,8 @@ def _check(signed: gate.Signed, trust: Trust, issued: datetime, now: Now) -> Non
         except OtaError as error:
             reason = error
         else:
-            passed += 1
-    if passed < trust.roles[ROLE].threshold:
-        raise reason
+            passed.append(signer)
+    try:
+        gate.enough(passed, trust.roles[ROLE].threshold, ROLE)
+    except BadSignature:
+        raise reason from None

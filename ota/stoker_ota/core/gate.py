@@ -7,7 +7,7 @@ bytes, trust, floors and a ``clock.Now`` go in, a value comes out or a typed err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from stoker_ota.core import chain, documents, envelope, manifest, rules, signature
@@ -48,12 +48,19 @@ def open_signed(data: bytes, kind: str, role_name: str, trust: Trust, *, max_byt
         raise BadSignature(f"cannot accept {role_name}: nobody is trusted with this role")
     signers, reason = _valid_signers(found, role, trust)
     try:
-        rules.enough(signers.keys(), role.threshold, role_name)
+        enough(signers.values(), role.threshold, role_name)
     except BadSignature:
         if reason is not None and not signers:
             raise reason from None  # says more than a count of none
         raise
     return Signed(found.payload, tuple(signers.values()))
+
+
+def enough(signers: Collection[chain.Signer], threshold: int, role_name: str) -> None:
+    """As many keys and as many people: whoever has an old key and the one that followed it is
+    still one person, and so is a key with certificates of two names. BadSignature."""
+    rules.enough({signer.spki for signer in signers}, threshold, role_name)
+    rules.enough({signer.subject for signer in signers}, threshold, role_name)
 
 
 def accept_trust(data: bytes, current: Trust) -> Trust:
@@ -178,7 +185,7 @@ def _valid_signers(
 
 def _check_signers(signed: Signed, role: Role, check: Callable[[chain.Signer], None]) -> None:
     """As many signers as the role asks for must pass ``check``; says why one did not."""
-    passed: set[str] = set()
+    passed: list[chain.Signer] = []
     reason: OtaError | None = None
     for signer in signed.signers:
         try:
@@ -186,9 +193,11 @@ def _check_signers(signed: Signed, role: Role, check: Callable[[chain.Signer], N
         except OtaError as error:
             reason = error
         else:
-            passed.add(signer.spki)
-    if len(passed) < role.threshold and reason is not None:
-        raise reason
+            passed.append(signer)
+    try:
+        enough(passed, role.threshold, "signers")
+    except BadSignature:
+        raise reason or BadSignature("cannot accept: too few signers") from None
 
 
 def _catalog_signer(signer: chain.Signer, catalog: Catalog, now: Now) -> None:

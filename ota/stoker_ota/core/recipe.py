@@ -105,6 +105,8 @@ def _wanted(table: Table) -> Wanted:
         deltas=table.texts("deltas", ()),
         sources=table.texts("sources", ("file:blobs/{sha256}",)),
     )
+    if any(mark in uri.replace("{sha256}", "") for uri in wanted.sources for mark in "{}"):
+        table.refuse("sources", "has a { or } that is not of {sha256}")
     names = {"file": (wanted.file,), "base": (wanted.base,), "deltas": wanted.deltas}
     for key, texts in names.items():
         if any("\0" in text for text in texts):

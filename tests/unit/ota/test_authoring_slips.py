@@ -139,6 +139,27 @@ def test_the_key_that_signs_trust_cannot_be_revoked_by_itself(
     assert gate.walk_trust(steps, known)[0].version == 3
 
 
+@pytest.mark.parametrize("role", ["release", "trust"])
+def test_a_key_that_is_lost_is_replaced_by_a_new_one(home: Path, role: str) -> None:
+    Path(f"pki/keys/{role}.pem").unlink()
+    assert main(["trust", "rotate", role, "--revoke"]) == 0
+    known = keyring.read_trust(Path("pki/trust/1.json"))
+    assert len(gate.accept_trust(Path("pki/trust/2.json").read_bytes(), known).revoked) == 1
+    assert Path(f"pki/keys/{role}.pem").exists()
+
+
+def test_a_bundle_is_not_made_of_a_manifest_that_its_catalog_does_not_mean(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("recipe.toml").write_text(HEAD + MODEL)
+    for name in ("one", "other"):
+        words = f"manifest make recipe.toml -o {name}.json --now 2026-01-1{len(name)}T12:00:00Z"
+        assert main(words.split()) == 0
+    assert main(["catalog", "make", "one.json", "-o", "catalog.json"]) == 0
+    assert main(["bundle", "make", "catalog.json", "other.json", "-o", "usb"]) == 77
+    assert "lists other bytes" in capsys.readouterr().err
+
+
 def test_a_packed_bundle_is_not_called_a_folder(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

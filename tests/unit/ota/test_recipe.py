@@ -53,6 +53,7 @@ def test_the_page_shows_it() -> None:
         ('["file:blobs/{sha256}"]', '["https://[/x"]', "Invalid IPv6"),
         ('["file:blobs/{sha256}"]', '["https://user:word@a/x"]', "must not hold a password"),
         ('["file:blobs/{sha256}"]', '["https:///x"]', "no https address"),
+        ('["file:blobs/{sha256}"]', '["https://a/{sha25}"]', "not of {sha256}"),
     ],
 )
 def test_what_a_device_refuses_is_never_published(old: str, new: str, reason: str) -> None:
