@@ -49,10 +49,12 @@ def open_signed(data: bytes, kind: str, role_name: str, trust: Trust, *, max_byt
     signers, reason = _valid_signers(found, role, trust)
     try:
         enough(signers.values(), role.threshold, role_name)
-    except BadSignature:
-        if reason is not None and not signers:
+    except BadSignature as error:
+        if reason is None:
+            raise
+        if not signers:
             raise reason from None  # says more than a count of none
-        raise
+        raise BadSignature(f"{error.message}; {reason.message}", details=error.details) from None
     return Signed(found.payload, tuple(signers.values()))
 
 
