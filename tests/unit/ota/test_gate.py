@@ -100,7 +100,7 @@ def test_one_signer_twice_is_one_signer(world: World) -> None:
         _accept_manifest(strict, data)
     with pytest.raises(BadSignature, match="1 of 2"):  # an old key and the one after it
         _accept_manifest(strict, _manifest(strict, one, strict.signer("release")))
-    with pytest.raises(BadSignature, match="1 of 2 .* does not have this role"):
+    with pytest.raises(BadSignature, match=r"1 of 2 .* does not have this role"):
         _accept_manifest(strict, _manifest(strict, one, strict.parties["catalog"]))
     both = _manifest(strict, one, strict.signer("release", "bob"))
     assert _accept_manifest(strict, both).version == 1
