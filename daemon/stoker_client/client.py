@@ -146,7 +146,7 @@ class Stoker:
         self._bus.call_dict(AGENT_PATH, THERMAL, "Calibrate", {"fresh": ("b", fresh)})
 
     def cancel_calibration(self, timeout_s: float = 60.0) -> None:
-        """Returns when every clock is given back. Needs rights."""
+        """Returns when every clock is the heat loop's again. Needs rights."""
         self._bus.call(THERMAL, "CancelCalibration", timeout_s=timeout_s)
 
     def calibration(self) -> tuple[str, float, str]:

@@ -59,7 +59,7 @@ def test_ctrl_c_and_a_killed_stokerctl_give_the_clock_back_and_the_next_one_goes
     try:
         until(lambda: cap_khz(daemon) < TOP and len(points(daemon)) > 3, "some points")
         typed.enter("\x03")
-        typed.see("clocks are given back")
+        typed.see("clocks are the heat loop's again")
     finally:
         assert typed.process.wait(10) == 130
     assert cap_khz(daemon) == TOP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -72,22 +73,73 @@ def test_the_whole_tour_on_the_real_model(env: Env, root: Path) -> None:
     _nothing_left(env)
 
 
-def test_on_a_terminal_it_ends_in_a_chat(env: Env, root: Path) -> None:
+@pytest.fixture
+def make(tmp_path: Path, root: Path) -> list[str]:
+    """The tour as make starts it, which is told of every Ctrl-C of its group."""
     words = ["--engine", "echo", "--heat-seconds", "3", "--ask", "wood and coal"]
-    with Typed(env, *COMMAND, *words, cwd=root) as typed:
+    rule = f"SHELL := /bin/bash\nrun:\n\t@cd {root} && {shlex.join([*COMMAND, *words])}\n"
+    (tmp_path / "Makefile").write_text(rule)
+    return ["make", "-f", str(tmp_path / "Makefile")]
+
+
+def test_on_a_terminal_it_ends_in_a_chat(env: Env, root: Path, make: list[str]) -> None:
+    with Typed(env, *make, cwd=root) as typed:
         typed.see("3/7.*\n\\$ stokerctl ask 'wood and coal'\nwood and coal\n", 60)
         typed.see("s \"wood and coal\"\n.*\n\\('wood and coal',\\)\n", 60)
         typed.see("5/7.*kill -9.*engine-failed.*recovery", 60)
-        typed.see("6/7.*hottest.*7/7.*stokerctl chat\n.*> ", 60)
+        lines = typed.see("6/7.*hottest.*7/7.*stokerctl chat\n.*> ", 60)
         typed.enter("!slow 100 " + " ".join(f"word{n}" for n in range(1, 60)) + "\n")
         typed.see("\n ?word1 word2")
         typed.enter("\x03")
         typed.see(r"\(stopped\)\n.*> ")
         typed.enter("still here\n")
         typed.see("\nstill here\n.*> ")
+        typed.enter("\x03")  # at the prompt
+        typed.see("\n.*> ")
+        _the_readme_works_in_a_second_terminal(env, root, lines)
         typed.enter("\x04")
         assert typed.end() == 0
         assert "Traceback" not in typed.text()
+    _nothing_left(env)
+
+
+def _the_readme_works_in_a_second_terminal(env: Env, root: Path, seen: str) -> None:
+    """After the lines that the tour printed, and nothing else that we know."""
+    first = re.findall(r"^ *(source \S+|export \S+=\S+)$", seen, re.MULTILINE)
+    blocks = re.findall(
+        r"<!-- runnable -->\n```sh\n(.*?)```", (root / "README.md").read_text(), re.S
+    )
+    bare = {**env, "PATH": "/usr/bin:/bin"}
+    for name in ("STOKER_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "VIRTUAL_ENV"):
+        bare.pop(name, None)
+    python = "python -c 'from stoker_client import Stoker; print(Stoker().ask(\"sky\"))'\n"
+    script = "\n".join(["set -e", *first, *blocks, python])
+    done = subprocess.run(
+        ["bash", "-c", script], env=bare, cwd=root, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Why is the sky blue?") >= 4
+    assert done.stdout.endswith("sky\n")
+
+
+def test_ctrl_z_in_the_chat_stops_all_of_it_as_one_job(
+    env: Env, root: Path, make: list[str]
+) -> None:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with Typed({**env, "PS1": "shell$ "}, *shell, cwd=root) as typed:
+        typed.enter(shlex.join(make) + "\n")
+        typed.see("7/7.*stokerctl chat\n.*> ", 60)
+        typed.enter("\x1a")
+        typed.see("Stopped.*shell\\$ ")
+        typed.enter("fg\n")
+        typed.see("make.*\n")
+        typed.enter("still here\n")
+        typed.see("\nstill here\n.*> ")
+        typed.enter("\x04")
+        typed.see("shell\\$ ")
+        typed.enter("exit $?\n")
+        assert typed.end() == 0
     _nothing_left(env)
 
 

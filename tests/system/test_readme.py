@@ -18,6 +18,7 @@ import pytest
 
 from stoker.cli import arguments
 from stoker.tour.private_bus import PrivateBus
+from stoker.tour.stage import along
 from stoker_client import Stoker, StokerClientError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +106,13 @@ def test_the_help_text_is_the_real_one() -> None:
     found = re.search(r"<!-- stokerctl --help -->\n```text\n(.*?)```", README, re.DOTALL)
     assert found is not None
     assert found.group(1).rstrip() == arguments.build().format_help().rstrip()
+
+
+def test_it_quotes_what_the_tour_prints_for_a_second_terminal() -> None:
+    found = re.search(r"<!-- a second terminal -->\n```sh\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    assert found.group(1).splitlines() == along("unix:path=…", Path(".venv/bin"))
+    assert "STOKER_BUS_ADDRESS=" not in README.replace("DBUS_SYSTEM_BUS_ADDRESS", "")
 
 
 def test_the_two_commands_come_first() -> None:

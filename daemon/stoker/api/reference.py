@@ -21,7 +21,9 @@ ORDER: Final[tuple[str, ...]] = (
 _HEAD: Final = """\
 # D-Bus API
 
-Bus name `org.stoker.Agent1` on the system bus, object `/org/stoker/Agent1`. Generated from
+Bus name `org.stoker.Agent1` on the system bus, object `/org/stoker/Agent1`. In a checkout
+`source .venv/bin/activate` comes before commands, and `make run` has a bus of its own: it prints
+how a second terminal finds it (see the [README](../README.md#ask-over-d-bus)). Generated from
 `daemon/stoker/api/interfaces/*.xml` by `python -m stoker.api.reference`; `busctl introspect` and
 every binding generator can read the same. Types are D-Bus signatures. Interfaces only grow: new
 methods, new keys, new errors; none goes or changes its meaning while the name ends in 1.

@@ -1,6 +1,6 @@
 """The verb ``calibrate``: let stokerd measure operating points, with a bar; or show them.
 
-The measuring is stokerd's: Ctrl-C tells it to stop, and it gives every clock back.
+The measuring is stokerd's: Ctrl-C tells it to stop, and it leaves the clocks to its heat loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(args: Namespace, terminal: Terminal) -> int:
             if terminal.as_json:
                 terminal.json({"cancelled": True})
             else:
-                terminal.line("No calibration runs; the clocks are given back.")
+                terminal.line("No calibration runs; the clocks are the heat loop's.")
             return 0
         if args.action == "run":
             stoker.calibrate(fresh=args.fresh)
@@ -34,7 +34,9 @@ def run(args: Namespace, terminal: Terminal) -> int:
                 _follow(stoker, terminal)
             except KeyboardInterrupt:
                 stoker.cancel_calibration()
-                terminal.note("stopped; what was measured is kept, and the clocks are given back")
+                terminal.note(
+                    "stopped; what was measured is kept, and the clocks are the heat loop's again"
+                )
                 raise
         _show(stoker.operating_points(), terminal)
     return 0

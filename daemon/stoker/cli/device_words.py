@@ -128,8 +128,8 @@ HEAT_AND_TIME: Final = (
         "measure what the model costs in heat (administrators)",
         "Measure tokens a second and watts of the loaded model over threads and clocks, for\n"
         "reading and for writing, so that heat is spent where it gives the most. Questions of\n"
-        "others go first. Ctrl-C stops it and gives every clock back; it goes on from there the\n"
-        'next time. "show" prints the points, * marks those that nothing else beats.',
+        "others go first. Ctrl-C stops it and leaves the clocks to the heat loop; it goes on from\n"
+        'there the next time. "show" prints the points, * marks those that nothing else beats.',
         (
             "sudo stokerctl calibrate",
             "sudo stokerctl calibrate --fresh",

@@ -30,7 +30,6 @@ TRIES: Final = 2
 DISTURBED_CPUS: Final = 0.3
 SETTLE_S: Final = 0.3
 LOOK_S: Final = 0.2
-FRESH_S: Final = 0.05
 RELEASE_S: Final = 2.0
 """Some ticks: a loop that does not tick any more is the watchdog's affair."""
 COOL_S: Final = Seconds(240.0)
@@ -209,14 +208,14 @@ class CalibrationService:
             first = False
             why = self._too_hot(setting, plan)
             if not why:
-                self._heat.want(dict(setting.caps))
+                self._ask(setting, cancel)  # one tick sets the clock, a later one reads it back
                 self._look_at_others(cancel)
+                self._ask(setting, cancel)
                 why = self._refused(setting)
             if not why:
                 try:
                     found, powers = self._best(setting, cancel)
-                    self._heat.poke()  # the clock as it is now, not as it was before
-                    self._pause(FRESH_S, cancel)
+                    self._ask(setting, cancel)  # the clock as it is now, not as it was before
                 except (errors.Busy, errors.ModelLoading) as error:
                     # Whoever is answered has the whole clock meanwhile, and all the time.
                     self._heat.want(None)
@@ -233,6 +232,16 @@ class CalibrationService:
             self._pause(LOOK_S, cancel)
             self._patience_s -= max(LOOK_S, self._clock.monotonic_s() - since_s)
         return replace(table, skipped=(*table.skipped, (setting, why)))
+
+    def _ask(self, setting: Setting, cancel: threading.Event) -> None:
+        """A tick with these clocks is over. On a busy machine it comes late, and is waited for:
+        that is no fault of the heat."""
+        acted = self._heat.want(dict(setting.caps))
+        for _ in range(round(RELEASE_S / LOOK_S)):
+            if cancel.is_set():
+                raise _CancelledError
+            if self._wait(acted, LOOK_S):
+                return
 
     def _look_at_others(self, cancel: threading.Event) -> None:
         """While the clock settles and we compute nothing: what is busy is others' work."""

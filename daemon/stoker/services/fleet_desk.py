@@ -56,11 +56,9 @@ class FleetDesk:
         self._wishes: dict[str, str] = {}  # slot → record that works on it
         self._known: dict[str, Kept] = {}
         self._answered: OrderedDict[str, float] = OrderedDict()
-        self._said_s = -TOLD_S
-        self._untrusting = ""
-        self.answered = self.forged = 0
+        self._untrusting, self._said_s = "", -TOLD_S
+        self.answered, self.forged, self._last = 0, 0, ("", "", "")
         self.pending: Mapping[str, object] | None = None  # an update that waits for consent
-        self._last = ("", "", "")
 
     # life
 
@@ -107,6 +105,8 @@ class FleetDesk:
         )
 
     def _warnings(self, *, trusted: bool) -> list[str]:
+        if self._untrusting:
+            self._look_at_trust()  # the keys may have come since
         found = [self._untrusting] if self._untrusting else []
         if not trusted:
             found.append("nobody keeps this device's clock: expiry is judged by what is known")
@@ -276,11 +276,10 @@ class FleetDesk:
         return fleet_command.free(record.command, (self._open[at].command for at in self._deeds))
 
     def _begin(self, record: Record) -> None:
-        if record.state == "accepted" and record.issuer:
-            now = self._with.judge.now()
-            if now.at_s > record.expires_s:
-                self._move(fleet_command.step(record, "late", "expired", "it had to wait too long"))
-                return
+        commanded = record.state == "accepted" and record.issuer
+        if commanded and self._with.judge.now().at_s > record.expires_s:
+            self._move(fleet_command.step(record, "late", "expired", "it had to wait too long"))
+            return
         running = fleet_command.step(record, "begun")
         self._move(running, quiet=record.state == "running" and not running.over)
         if running.over:
@@ -334,6 +333,7 @@ class FleetDesk:
         now = self._with.monotonic_s()
         if now - self._said_s >= TOLD_S:
             self._said_s = now
+            self._look_at_trust()  # it may have gone since
             text = "".join(char if char.isprintable() else "?" for char in f"{topic}: {why}"[:300])
             _log.warning("a message is not believed: %s (%d so far)", text, self.forged)
 

@@ -13,9 +13,15 @@ from dataclasses import replace
 from typing import Final
 
 from stoker import errors
-from stoker.events.updates import Deployment
+from stoker.events.updates import DONE, Deployment, UpdateJob
 from stoker.units import Seconds
 
+MOST_REASONS: Final = 4  # told of deployments that are not taken
+_WHY: Final = {
+    "installed": "is installed already",
+    "failed": "failed here before or was left for the set before it",
+    "absent": "is listed, but not in its bundle",
+}
 _log = logging.getLogger(__name__)
 _SHARE: Final = 0.1
 """Of the interval, at random: devices that started together must not look together."""
@@ -74,16 +80,59 @@ def look(
     return tuple(found)
 
 
+def after(listed: Sequence[Deployment], job: UpdateJob) -> tuple[Deployment, ...]:
+    """What the last look saw, as it is now that this job has ended."""
+    done = job.state == DONE
+
+    def now(item: Deployment) -> Deployment:
+        if (item.name, item.version) == (job.deployment, job.version):
+            return replace(item, state="installed" if done else "failed")
+        if job.kind == "rollback" and done and item.state == "installed":
+            return replace(item, state="failed")  # it was left: it is not taken again by itself
+        return item
+
+    return tuple(now(item) for item in listed)
+
+
 def pick(listed: Sequence[Deployment], wanted: str) -> Deployment:
-    """The deployment of the last look that ``wanted`` names, "" = the only new one."""
+    """The deployment of the last look that ``wanted`` names, "" = the only new one. InvalidRequest
+    says of all others why they are not taken, and what would take one.
+    """
     found = [item for item in listed if item.source and (not wanted or item.name == wanted)]
     new = [item for item in found if item.state == "new"]
     if len(new) == 1:
         return new[0]
     if wanted and found:
         return found[0]  # whoever installs it says what is wrong with it
-    names = ", ".join(sorted({item.name for item in listed})) or "nothing"
+    what, hint = _instead(listed, new, wanted)
     raise errors.InvalidRequest(
-        f"cannot install {wanted or 'from the sources'}: the last look found {names}",
-        hint="stokerctl update check looks anew; name the deployment",
+        f"cannot install {wanted or 'from the sources'}: the last look found {what}", hint=hint
     )
+
+
+def _instead(
+    listed: Sequence[Deployment], new: Sequence[Deployment], wanted: str
+) -> tuple[str, str]:
+    """What there is, and what to do about it."""
+    if wanted or not listed:
+        names = ", ".join(sorted({item.name for item in listed})) or "nothing"
+        return names, "stokerctl update check looks anew"
+    if new:
+        names = ", ".join(sorted({f"{item.name} {item.version}" for item in new}))
+        return f"more than one: {names}", "name it: stokerctl update install --deployment NAME"
+    left = next((item.name for item in listed if item.state == "failed"), "")
+    hint = "stokerctl update check looks anew"
+    if left:
+        hint = f"stokerctl update install --deployment {left} --force tries it again"
+    first = sorted(listed, key=lambda item: item.state not in ("failed", "refused"))
+    why = [f"{item.name} {item.version} {_why(item)}" for item in first]
+    if len(why) > MOST_REASONS:
+        why[MOST_REASONS:] = [f"{len(why) - MOST_REASONS} more"]
+    return f"nothing new: {'; '.join(why)}", hint
+
+
+def _why(item: Deployment) -> str:
+    """Why it is not taken by itself."""
+    if item.state == "refused":
+        return f"is refused: {item.reason}"
+    return _WHY.get(item.state, f"is {item.state}")

@@ -23,7 +23,7 @@ from stoker.ports.updates import Record, Reports, UpdateListener, Updater
 from stoker.services.futures import failed
 from stoker.services.side_thread import SideThread
 from stoker.services.update_jobs import UpdateJobs, under_way
-from stoker.services.update_polling import Polling, look, pick
+from stoker.services.update_polling import Polling, after, look, pick
 from stoker.units import Seconds
 
 _T = TypeVar("_T")
@@ -300,15 +300,8 @@ class UpdateService:
 
     def _ended(self, job: UpdateJob | None) -> None:
         """What the last check saw of its deployment is told anew."""
-        if job is None or job.error_code == "cancelled":
-            return
-        word = "installed" if job.state == seen.DONE else "failed"
-        self._listed = tuple(
-            replace(item, state=word)
-            if (item.name, item.version) == (job.deployment, job.version)
-            else item
-            for item in self._listed
-        )
+        if job is not None and job.error_code != "cancelled":
+            self._listed = after(self._listed, job)
 
     def _inhibited(self) -> str:
         return next(iter(tuple(self._inhibitors.values())), "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from stoker.errors import StokerError
-from stoker.tour import heat, screen, stage, walk
+from stoker.tour import foreground, heat, screen, stage, walk
 from stoker.tour.fleet import Fleet, Mosquitto
 from stoker.tour.operator import Operator
 from stoker.tour.steps import Guide
@@ -80,7 +79,7 @@ def _tour(args: argparse.Namespace, view: screen.Screen) -> int:
         except (walk.StepFailed, StokerError, StokerClientError) as error:
             return _failed(view, error, scene)
         if screen.interactive() and not args.non_interactive:
-            _chat(view)
+            return _chat(view)
     return 0
 
 
@@ -119,19 +118,11 @@ def _failed(view: screen.Screen, error: Exception, scene: stage.Stage) -> int:
     return 1
 
 
-def _chat(view: screen.Screen) -> None:
-    """Hand the terminal over; Ctrl-C now belongs to the chat."""
+def _chat(view: screen.Screen) -> int:
+    """Hand the terminal over; Ctrl-C now belongs to the chat. Its exit status."""
     view.say("\nNow you. Ctrl-D leaves and stops everything.", "bold")
     view.command(["stokerctl", "chat"])
-    child = subprocess.Popen(["stokerctl", "chat"])
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        child.wait()
-    finally:
-        if child.poll() is None:
-            child.terminate()
-            child.wait()
-        signal.signal(signal.SIGINT, before)
+    return foreground.run(["stokerctl", "chat"])
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:

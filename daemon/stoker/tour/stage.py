@@ -7,6 +7,7 @@ which then takes them down in order. It shows nothing.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -127,6 +128,15 @@ def new_bus() -> Iterator[str]:
         yield bus.address.partition(",guid=")[0]  # short enough to be copied
     finally:
         bus.stop()
+
+
+def along(address: str, programs: Path | None = None) -> list[str]:
+    """What a shell in another terminal needs, so that every command of the README works there.
+
+    One variable is enough: busctl, gdbus, pydbus and all of ours take it for the system bus's.
+    """
+    activate = (programs or Path(sys.executable).parent) / "activate"
+    return [f"source {shlex.quote(str(activate))}", f"export DBUS_SYSTEM_BUS_ADDRESS={address}"]
 
 
 def default_model() -> Path:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from stoker.cli import screens
 from stoker.cli.terminal import Terminal
 from stoker.errors import EngineFailed
+from stoker.tour import stage
 from stoker.tour.screen import Screen
 from stoker_client import Stoker, StokerClientError
 
@@ -60,7 +61,8 @@ class Guide:
 
     def ask(self) -> None:
         screen = self._screen
-        screen.say(f"export STOKER_BUS_ADDRESS={self._stoker.address}", "dim")
+        screen.say("A second terminal can do the same while this runs, after these lines:", "dim")
+        self._along("dim")
         dashes = ["--"] if self._question.startswith("-") else []
         _need(screen.run(["stokerctl", "ask", *dashes, self._question], 300), "stokerctl")
 
@@ -96,6 +98,8 @@ class Guide:
 
     def next(self) -> None:
         say = self._screen.say
+        say("In a second terminal, first (the bus ends with the chat; without a chat, now):")
+        self._along("")
         say("Talk with it:          stokerctl chat")
         say("See how it is:         stokerctl status     stokerctl thermal")
         say("From Python:           from stoker_client import Stoker")
@@ -104,6 +108,11 @@ class Guide:
         say("From anything else:    docs/examples/ (busctl, gdbus, pydbus, dbus-fast, C)")
         say("Read on:               README.md, docs/, man docs/man/stokerctl.1")
         say("Check all of it:       make test")
+
+    def _along(self, style: str) -> None:
+        """stokerctl is on no other shell's PATH, and no other one knows this bus."""
+        for line in stage.along(self._stoker.address):
+            self._screen.say(f"    {line}", style)
 
     def _break(self, pid: int) -> tuple[StokerClientError, float]:
         """Kill the runner after a few words; the error its caller gets, and when it was."""

@@ -244,9 +244,15 @@ def test_a_device_without_trust_says_why_it_believes_nobody(rig: Rig) -> None:
     rig.judge.untrusting = ConfigInvalid("cannot check signatures: no file")
     rig.reboot()
     assert rig.desk.snapshot(FleetSnapshot()).warnings == ("cannot check signatures: no file",)
-    rig.judge.untrusting = None
-    rig.desk.tidy()
+    rig.judge.untrusting = None  # the keys were put there: nobody told us
     assert rig.desk.snapshot(FleetSnapshot()).warnings == ()
+
+
+def test_a_trust_that_has_gone_is_told_once_somebody_is_not_believed(rig: Rig) -> None:
+    assert rig.desk.snapshot(FleetSnapshot()).warnings == ()
+    rig.judge.untrusting = ConfigInvalid("cannot check signatures: no file")
+    rig.hear(b"bad")
+    assert rig.desk.snapshot(FleetSnapshot()).warnings == ("cannot check signatures: no file",)
 
 
 def test_a_state_for_somebody_else_is_not_believed(rig: Rig) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from stoker import errors
 from stoker.core import eta
-from stoker.events.updates import Deployment
+from stoker.events.updates import Deployment, UpdateJob
 from stoker.services.update_jobs import UpdateJobs
-from stoker.services.update_polling import Polling, look, pick
+from stoker.services.update_polling import Polling, after, look, pick
 from stoker.units import Seconds
 
 NEW = Deployment("chat", 2, "new", source="https://a/")
@@ -85,6 +85,36 @@ def test_a_listed_deployment_is_picked_by_name_or_because_it_is_the_only_new_one
     for listed, wanted in (([OLD], ""), ([], ""), ([NEW], "other"), ([ABSENT], "voice")):
         with pytest.raises(errors.InvalidRequest, match="last look"):
             pick(listed, wanted)
+
+
+def test_what_is_not_taken_is_told_with_the_reason_and_what_would_take_it() -> None:
+    left, listed = replace(NEW, state="failed"), f"{NEW.name} {NEW.version}"
+    force = f"install --deployment {NEW.name} --force"
+    more = replace(NEW, name="other")
+    bad = replace(NEW, state="refused", reason="it is for another board")
+    for items, why, hint in (
+        ([left, OLD], f"{listed} failed here before or was left", force),
+        ([OLD], "is installed already", "check"),
+        ([bad], "is refused: it is for another board", "check"),
+        ([ABSENT], "nothing new: ", "check"),
+        ([OLD] * 5 + [bad], "nothing new: chat 2 is refused.*; 2 more$", "check"),
+        ([NEW, more], f"more than one: {listed}, other {NEW.version}", "--deployment NAME"),
+        ([], "the last look found nothing$", "check"),
+    ):
+        with pytest.raises(errors.InvalidRequest, match=why) as raised:
+            pick(items, "")
+        assert hint in raised.value.hint
+
+
+def test_what_a_look_saw_follows_the_jobs_that_came_after_it() -> None:
+    begun = UpdateJob("1", "install", NEW.name, NEW.version)
+    installed = after([NEW, ABSENT], replace(begun, state="done"))
+    assert [item.state for item in installed] == ["installed", ABSENT.state]
+    assert after([NEW], replace(begun, state="failed"))[0].state == "failed"
+    back = UpdateJob("2", "rollback", state="failed")
+    assert after(installed, back) == installed
+    left = after(installed, replace(back, state="done"))
+    assert [item.state for item in left] == ["failed", ABSENT.state]
 
 
 def test_the_rest_of_a_phase_is_told_from_its_own_rate() -> None:

@@ -15,7 +15,13 @@ from stoker import errors
 from stoker.drivers.token_model import tokens_per_s
 from stoker.events.operating import Calibration, Measured, Setting
 from stoker.ports.doors import InferenceSnapshot
-from stoker.services.calibration import TRIES, CalibrationService
+from stoker.services.calibration import (
+    COOL_S,
+    LOOK_S,
+    RELEASE_S,
+    TRIES,
+    CalibrationService,
+)
 from stoker.units import Seconds
 
 READY = InferenceSnapshot(state="ready", model="tiny", fingerprint="abc", most_threads=4)
@@ -49,7 +55,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.rig = Rig(directory)
         self.rig.run(1.0, load=0.0)
-        self.load = 0.0
+        self.load = self.late_s = self._next_s = 0.0
         self.meter = Meter(self.rig)
         self.store = MemoryStateFile()
         self.views: list[Calibration] = []
@@ -64,11 +70,22 @@ class Bench:
         self.rig.run(0.5, load=0.0)
         return service
 
-    def wait(self, cancel: threading.Event, seconds: float) -> bool:
-        """Time passes in the board, not here."""
-        if not cancel.is_set():
-            self.rig.run(seconds, load=self.load)
-        return cancel.is_set()
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Time passes in the board, not here; the loop ticks and answers, ``late_s`` after one
+        tick at the soonest, as on a busy machine.
+        """
+        rig = self.rig
+        end_s = rig.clock.now_s + seconds
+        while not event.is_set() and rig.clock.now_s < end_s - 1e-9:
+            rest_s = min(end_s, self._next_s) - rig.clock.now_s
+            if rest_s > 0:
+                rig.board.advance(rest_s, self.load)
+                rig.clock.now_s += rest_s
+                continue
+            self._next_s = rig.clock.now_s + self.late_s
+            rig.service._pace.wait(Seconds(0.0))
+            rig.run(1e-3, load=self.load)
+        return event.is_set()
 
     def calibrate(self, *, fresh: bool = False) -> Calibration:
         self.service.calibrate(":1.1", fresh=fresh).result(0)
@@ -92,6 +109,31 @@ def test_every_point_is_measured_at_its_own_clock_and_then_all_is_as_before(benc
     assert bench.rig.limit_khz() == TOP_KHZ
     assert bench.rig.journal.load() == ()
     assert bench.rig.service.snapshot().points == "in use"
+
+
+def test_a_loop_that_is_late_is_waited_for_and_is_no_heat(bench: Bench) -> None:
+    """A busy machine: the tick that sets the clock, or reads it back, comes after all pauses."""
+    bench.late_s = 0.7
+    view = bench.calibrate()
+    assert (view.state, view.done) == ("done", 40)
+    assert {seen.reason for seen in bench.views if seen.state == "waiting"} == set()
+    assert bench.service._patience_s == COOL_S
+
+
+def test_a_cancel_is_heard_while_the_loop_is_waited_for(bench: Bench) -> None:
+    """Also where the loop does not tick at all."""
+    waits: list[float] = []
+
+    def wait(event: threading.Event, seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) == 5:
+            bench.service.cancel()
+        return bench.wait(event, seconds)
+
+    bench.rig.service.want = lambda caps_khz: threading.Event()  # type: ignore[method-assign]
+    bench.service._wait = wait
+    assert bench.calibrate().state == "cancelled"
+    assert waits == [LOOK_S] * 5 + [RELEASE_S]  # the last one is for the clocks
 
 
 def test_a_cancelled_one_goes_on_where_it_was(bench: Bench) -> None:
