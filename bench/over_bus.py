@@ -82,12 +82,11 @@ class OverBus:
             f'[runner]\nengine = "{engine}"\nthreads = {threads}\nslots = {slots}\n{extra}\n'
             f'[models.bench]\npath = "{model}"\ncontext_tokens = {context_tokens}\n'
         )
-        import pydbus
-
         from stoker_client import Stoker
+        from stoker_client.bus import pydbus_bus
 
         self.client = Stoker(self.bus.address)
-        self._con = pydbus.connect(self.bus.address).con
+        self._con = pydbus_bus(self.bus.address).con
         self._start()
         self._stack.callback(self._stop)
 

@@ -204,14 +204,7 @@ class Bus:
         return self._bus
 
     def _connect(self) -> Any:
-        import pydbus
-
-        if self.address == "system":
-            bus = pydbus.SystemBus()
-        elif self.address == "session":
-            bus = pydbus.SessionBus()
-        else:
-            bus = pydbus.connect(self.address)
+        bus = pydbus_bus(self.address)
         # GLib's default is to end the process when the bus goes away.
         bus.con.set_exit_on_close(False)
         return bus
@@ -259,6 +252,26 @@ class Bus:
             f"cannot reach the {'bus at ' + where if where else self.address + ' bus'}: {message}",
             hint="is the D-Bus daemon running, and is the address right?",
         )
+
+
+def pydbus_bus(where: str) -> Any:
+    """pydbus's Bus on "system", "session" or a connection of its own to an address.
+
+    pydbus.connect() and its kin keep the Bus as an attribute of the connection. PyGObject then
+    needs Python's lock to tell when GDBus takes a reference, and takes the connection down with
+    that lock held: when a message comes meanwhile, on any connection, the process stands for good.
+    """
+    from gi.repository import Gio
+    from pydbus.bus import Bus as PydbusBus
+
+    shared = {"system": Gio.BusType.SYSTEM, "session": Gio.BusType.SESSION}
+    if where in shared:
+        return PydbusBus(Gio.bus_get_sync(shared[where], None))
+    flags = Gio.DBusConnectionFlags
+    flags = flags.AUTHENTICATION_CLIENT | flags.MESSAGE_BUS_CONNECTION
+    bus = PydbusBus(Gio.DBusConnection.new_for_address_sync(where, flags, None, None))
+    bus.autoclose = True
+    return bus
 
 
 class _TooOldError(Exception):
