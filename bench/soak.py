@@ -39,6 +39,7 @@ from stoker_client import Options, Stoker, StokerClientError
 
 SLOTS: Final = 4
 GREEDY_TOKENS: Final = 12
+RIVALS: Final = 8  # of each token
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "soak.json"
 QUESTIONS: Final = tuple(
     f"Tell me about {thing}." for thing in ("iron", "rain", "bread", "clocks", "rivers", "wool")
@@ -104,7 +105,7 @@ class Run:
         with self._stokerd() as daemon, Stoker(self._bus.address) as stoker:
             _wait_ready(stoker)
             if self._options.engine == "llama":
-                told = {q: _greedy(stoker, q) for q in QUESTIONS}
+                told = {q: greedy(stoker, q, GREEDY_TOKENS) for q in QUESTIONS}
                 self._texts = {q: text for q, (text, _) in told.items()}
                 self._ties = dict(told.values())
             stoker.ask("warm", max_tokens=4)
@@ -254,11 +255,11 @@ def _other_users(count: int) -> list[int]:
     return known[:count] if os.geteuid() == 0 and len(known) >= count else []
 
 
-def _greedy(stoker: Stoker, question: str) -> tuple[str, tuple[Choice, ...]]:
+def greedy(stoker: Stoker, question: str, tokens: int) -> tuple[str, tuple[Choice, ...]]:
     """Alone on the machine: the text, and how near other tokens were."""
     text, rows = "", list[dict[str, Any]]()
-    options: Options = {"temperature": 0.0, "max_tokens": GREEDY_TOKENS, "reasoning": False}
-    options |= {"logprobs": 8}
+    options: Options = {"temperature": 0.0, "max_tokens": tokens, "reasoning": False}
+    options |= {"logprobs": RIVALS}
     with stoker.stream(question, **options) as stream:
         for record in stream:
             text += record.text

@@ -15,16 +15,15 @@ import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bench.near_ties import NEAR_NATS, Choice, choices
+from bench.near_ties import NEAR_NATS, Choice
 from bench.over_bus import SLOTS, OverBus
 from bench.runner_client import default_model
-from bench.soak import QUESTIONS
-from stoker_client import Options, Stoker
+from bench.soak import QUESTIONS, greedy
+from stoker_client import Stoker
 
 TOKENS: Final = 40
-RIVALS: Final = 8
 RIVAL_NATS: Final = 2.0
 """Who is further behind than this is no rival."""
 
@@ -47,18 +46,6 @@ def movements(alone: Sequence[Choice], beside: Sequence[Choice]) -> list[float]:
     return found
 
 
-def answer(stoker: Stoker, question: str, tokens: int) -> tuple[Choice, ...]:
-    options: Options = {
-        "temperature": 0.0, "max_tokens": tokens, "reasoning": False, "logprobs": RIVALS,
-    }  # fmt: skip
-    rows = list[dict[str, Any]]()
-    with stoker.stream(question, **options) as stream:
-        for record in stream:
-            found = record.data.get("lp")
-            rows += found if isinstance(found, list) else ()
-    return choices(rows)
-
-
 def in_company(
     side: OverBus, alone: dict[str, tuple[Choice, ...]], seconds: float, seed: int
 ) -> list[float]:
@@ -75,7 +62,7 @@ def in_company(
                     stoker.ask(words, max_tokens=chance.randint(1, TOKENS))
                     continue
                 question = chance.choice(QUESTIONS)
-                found.extend(movements(alone[question], answer(stoker, question, TOKENS)))
+                found.extend(movements(alone[question], greedy(stoker, question, TOKENS)[1]))
 
     apps = [threading.Thread(target=app, args=(number,)) for number in range(SLOTS)]
     for one in apps:
@@ -94,7 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     side = OverBus(options.model, options.threads)
     try:
-        alone = {question: answer(side.client, question, TOKENS) for question in QUESTIONS}
+        alone = {question: greedy(side.client, question, TOKENS)[1] for question in QUESTIONS}
         found = sorted(in_company(side, alone, options.seconds, options.seed))
     finally:
         side.close()

@@ -52,6 +52,12 @@ def believed(trust: str, catalog: str, chat: str) -> int:
     return gate.accept_manifest("chat", envelope, known, listed, Floors(), NOW).version
 
 
+def opened(name: str) -> gate.Signed:
+    """A manifest, as devices judge its signers."""
+    trust, data = read_trust(Path("pki/trust/1.json")), Path(name).read_bytes()
+    return gate.open_signed(data, MANIFEST_TYPE, "release", trust, max_bytes=1 << 16)
+
+
 def test_one_signer_alone_is_not_enough_and_both_are(home: Path) -> None:
     ota(f"manifest make chat.toml -o half.json --now {WHEN}")
     ota("sign half.json --role release --pki bob -o chat.json")
@@ -61,10 +67,7 @@ def test_one_signer_alone_is_not_enough_and_both_are(home: Path) -> None:
     ota("sign half-catalog.json --role catalog --pki bob -o catalog.json")
     assert believed("pki/trust/1.json", "catalog.json", "chat.json") == 1
     with pytest.raises(BadSignature, match="1 of 2"):
-        gate.open_signed(
-            Path("half.json").read_bytes(), MANIFEST_TYPE, "release",
-            read_trust(Path("pki/trust/1.json")), max_bytes=1 << 16,
-        )  # fmt: skip
+        opened("half.json")
 
 
 def test_nobody_signs_twice(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,10 +131,7 @@ def test_nobody_is_two_people_by_an_old_key_and_a_new_one(
     ota("sign half.json --role release --pki old -o twice.json")
     capsys.readouterr()
     with pytest.raises(BadSignature, match="1 of 2"):
-        gate.open_signed(
-            Path("twice.json").read_bytes(), MANIFEST_TYPE, "release",
-            read_trust(Path("pki/trust/1.json")), max_bytes=1 << 16,
-        )  # fmt: skip
+        opened("twice.json")
     co_signed(2)
     first = read_trust(Path("pki/trust/1.json"))
     ota(f"trust rotate trust --now {WHEN}")

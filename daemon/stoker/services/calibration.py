@@ -92,7 +92,7 @@ class CalibrationService:
     def calibrate(self, caller: str, *, fresh: bool) -> Future[None]:
         begun: Future[None] = Future()
         with self._lock:
-            if self._thread is not None:
+            if self._thread is not None and self._thread.is_alive():
                 begun.set_exception(errors.Busy("cannot calibrate: it is under way already"))
                 return begun
             if not self._served[1]:
@@ -115,7 +115,7 @@ class CalibrationService:
     def cancel(self) -> Future[None]:
         with self._lock:
             ended: Future[None] = Future()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 ended.set_result(None)
                 return ended
             self._cancel.set()
@@ -147,9 +147,10 @@ class CalibrationService:
             _log.exception("the calibration failed")
             state, reason = "failed", "a fault in stokerd; see its journal"
         finally:
-            self._use()
-            # Whoever hears of the end finds the clocks given back, and the points in use.
-            self._wait(self._heat.want(None), RELEASE_S)
+            self._heat.want(None)  # whatever becomes of the rest
+        self._use()
+        # Whoever hears of the end finds the clocks given back, and the points in use.
+        self._wait(self._heat.want(None), RELEASE_S)
         _log.info("calibration %s: %s", state, reason or "all points are measured")
         with self._lock:  # whoever hears of the end may begin the next one
             self._thread, ended = None, self._ended

@@ -15,7 +15,6 @@ from stoker_ota.core import chain, fleet_documents, gate, rules
 from stoker_ota.core.clock import Now
 from stoker_ota.core.documents import Trust
 from stoker_ota.core.fleet_documents import Command, Desired
-from stoker_ota.errors import BadSignature, Expired, OtaError
 
 ROLE: Final = "fleet"
 
@@ -56,18 +55,10 @@ def _check(signed: gate.Signed, trust: Trust, issued: datetime, now: Now) -> Non
     """As many signers as the role asks for were valid when they signed, and no clock that can
     be believed says that their time is over.
     """
-    passed: list[chain.Signer] = []
-    reason: OtaError = Expired("cannot accept the signature: nobody was valid then")
-    for signer in signed.signers:
-        try:
-            rules.signed_while_valid(issued, signer.valid_from, signer.valid_until, signer.subject)
-            if now.trusted:
-                rules.valid_now(signer.valid_from, signer.valid_until, now, signer.subject)
-        except OtaError as error:
-            reason = error
-        else:
-            passed.append(signer)
-    try:
-        gate.enough(passed, trust.roles[ROLE].threshold, ROLE)
-    except BadSignature:
-        raise reason from None
+
+    def judge(signer: chain.Signer) -> None:
+        rules.signed_while_valid(issued, signer.valid_from, signer.valid_until, signer.subject)
+        if now.trusted:
+            rules.valid_now(signer.valid_from, signer.valid_until, now, signer.subject)
+
+    gate.check_signers(signed, trust.roles[ROLE], judge)

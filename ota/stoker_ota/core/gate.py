@@ -111,7 +111,7 @@ def accept_catalog(
     rules.not_older(catalog.version, floors.document("catalog"), "catalog", strictly=strictly)
     if previous is not None and floors.document("catalog"):
         rules.names_kept(previous.manifests, catalog.manifests)
-    _check_signers(signed, trust.roles["catalog"], lambda s: _catalog_signer(s, catalog, now))
+    check_signers(signed, trust.roles["catalog"], lambda s: _catalog_signer(s, catalog, now))
     rules.not_from_the_future(catalog.issued_at, now, "catalog")
     if now.trusted:
         rules.fresh(catalog.expires, now, "catalog")
@@ -134,7 +134,7 @@ def accept_manifest(
     for item in found.artifacts:
         floors.check_counter(item.name, item.release_counter)
     for role in found.roles:
-        _check_signers(
+        check_signers(
             signed[role],
             trust.roles[role],
             lambda s: rules.signed_while_valid(
@@ -185,7 +185,7 @@ def _valid_signers(
     return signers, reason
 
 
-def _check_signers(signed: Signed, role: Role, check: Callable[[chain.Signer], None]) -> None:
+def check_signers(signed: Signed, role: Role, check: Callable[[chain.Signer], None]) -> None:
     """As many signers as the role asks for must pass ``check``; says why one did not."""
     passed: list[chain.Signer] = []
     reason: OtaError | None = None
@@ -198,8 +198,8 @@ def _check_signers(signed: Signed, role: Role, check: Callable[[chain.Signer], N
             passed.append(signer)
     try:
         enough(passed, role.threshold, "signers")
-    except BadSignature:
-        raise reason or BadSignature("cannot accept: too few signers") from None
+    except BadSignature as error:
+        raise (reason or error) from None
 
 
 def _catalog_signer(signer: chain.Signer, catalog: Catalog, now: Now) -> None:
